@@ -1,0 +1,171 @@
+"""``run``: programs on devices, to a report. Exit codes: CONTRACT.md 5."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import click
+from tqdm import tqdm
+
+from conformance.backends.api import Backend
+from conformance.backends.registry import HARDWARE, NAMES, SURFACES, find, open_backend
+from conformance.decision import sentence
+from conformance.errors import BackendUnavailable, HarnessError, UsageError
+from conformance.fingerprint import set_blocking_variables
+from conformance.numbers import DEPTHS, Depth, Numbers
+from conformance.run import Progress, run, writable
+from conformance.selection import Selection, select
+from reports.records import Report, Verdict
+from reports.render import summary
+
+CODES: Final = {Verdict.CONFORMANT: 0, Verdict.NON_CONFORMANT: 1, Verdict.INCONCLUSIVE: 3}
+HARNESS: Final = 4
+#: With several devices the worst of these stands.
+WORST: Final = (0, HARNESS, 3, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One device to run on, and where its report goes."""
+
+    backend: str
+    device: str | None
+    folder: Path
+
+
+@click.command("run")
+@click.option("--backend", help=f"One of {', '.join(NAMES)}. Without it: every kind of hardware found, else reference.")
+@click.option("--device", help="The device's number (opencl: P:D), or 'all'.")
+@click.option("--surface", "surfaces", multiple=True, type=click.Choice(SURFACES), help="API surface; may be repeated.")
+@click.option("--probe", "probes", multiple=True, metavar="GLOB", help="Only these probes; may be repeated.")
+@click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these variants; may be repeated.")
+@click.option("--depth", type=click.Choice([d.value for d in Depth]), default=Depth.STANDARD.value, show_default=True)
+@click.option("--repeat", type=click.IntRange(1), metavar="N", help="Repetitions of each variant.")
+@click.option("--max-in-flight", type=int, metavar="N", help="Measure rings for up to N steps in flight.  [4]")
+@click.option(
+    "--fault", "faults", multiple=True, metavar="F", help="Make the device wrong in this way; may be repeated."
+)
+@click.option("--gate", "gate", metavar="KIND", help="Use this gate kind.")
+@click.option(
+    "--gate-limit", type=click.FloatRange(0.5, 60.0), metavar="S", help="A gate ends by itself after S seconds."
+)
+@click.option("--out", default="stream-conformance-out", type=click.Path(path_type=Path), show_default=True)
+def run_command(
+    backend: str | None,
+    device: str | None,
+    surfaces: Sequence[str],
+    probes: Sequence[str],
+    variants: Sequence[str],
+    depth: str,
+    repeat: int | None,
+    max_in_flight: int | None,
+    faults: Sequence[str],
+    gate: str | None,
+    gate_limit: float | None,
+    out: Path,
+) -> int:
+    """Run the probes and write a report."""
+    numbers = _numbers(Depth(depth), repeat, max_in_flight, gate_limit)
+    selection = select(numbers, probes=probes, variants=variants)
+    if unknown := [surface for surface in surfaces if surface != "vendor"]:
+        raise UsageError(f"--surface {unknown[0]}: no backend of this version has it; leave --surface out")
+    targets = _targets(backend, device, out)
+    if faults and backend is None:
+        raise UsageError("--fault needs --backend: name the backend that is to be made wrong")
+    opened = [_open(target, tuple(faults), gate) for target in targets]
+    code = 0
+    try:
+        for target, device_in_use in zip(targets, opened):
+            with writable(target.folder):
+                pass
+        for target, device_in_use in zip(targets, opened):
+            report = _run(device_in_use, selection, numbers, Depth(depth), target.folder)
+            code = max(code, CODES[report.verdict], key=WORST.index)
+    finally:
+        for device_in_use in opened:
+            device_in_use.close()
+    return code
+
+
+def _numbers(depth: Depth, repeat: int | None, max_in_flight: int | None, gate_limit: float | None) -> Numbers:
+    numbers = DEPTHS[depth]
+    if repeat is not None:
+        numbers = replace(numbers, repeat=repeat)
+    if max_in_flight is not None:
+        numbers = replace(numbers, max_in_flight=max_in_flight)
+    if gate_limit is not None:
+        needed = numbers.holds[-1] + 2 * numbers.publication_window(numbers.holds[-1])
+        if gate_limit < needed:
+            raise UsageError(
+                f"--gate-limit {gate_limit:g}: a gate is closed for up to {needed:g} s; give at least that"
+            )
+        numbers = replace(numbers, gate_limit=gate_limit)
+    return numbers
+
+
+def _targets(backend: str | None, device: str | None, out: Path) -> list[Target]:
+    """The devices of this run. Raises UsageError for one asked for by name that is not here."""
+    if backend is None:
+        if device is not None and device != "all":
+            raise UsageError(f"--device {device} needs --backend: say whose device it is")
+        names = [found for found in map(find, HARDWARE) if found.here]
+        if not names:
+            return [Target(backend="reference", device=None, folder=out)]
+        return [
+            Target(backend=found.name, device=index, folder=out / f"{found.name}-{index}")
+            for found in names
+            for index, _ in (found.devices if device == "all" else found.devices[:1])
+        ]
+    found = find(backend)
+    if not found.here:
+        raise BackendUnavailable(found.reason)
+    if device == "all":
+        return [
+            Target(backend=backend, device=index, folder=out / f"{backend}-{index.replace(':', '-')}")
+            for index, _ in found.devices
+        ]
+    return [Target(backend=backend, device=device, folder=out)]
+
+
+def _open(target: Target, faults: tuple[str, ...], gate: str | None) -> Backend:
+    if target.backend in HARDWARE and (blocking := set_blocking_variables()):
+        raise UsageError(
+            f"{blocking[0]} is set: each call would wait for the device, and a closed gate would hold the host; unset it"
+        )
+    opened = open_backend(target.backend, device=target.device, faults=faults)
+    if gate is not None and opened.gate().kind != gate:
+        kinds = opened.gate().kind
+        opened.close()
+        raise UsageError(f"--gate {gate}: the {target.backend} backend has no such gate kind; it has {kinds}")
+    return opened
+
+
+def _run(backend: Backend, selection: Selection, numbers: Numbers, depth: Depth, folder: Path) -> Report:
+    bar = tqdm(total=len(selection.cases), disable=not sys.stderr.isatty(), leave=False, unit="case")
+
+    def progress(done: int, total: int, name: str) -> None:
+        bar.n = done
+        bar.set_postfix_str(name, refresh=False)
+        bar.refresh()
+
+    told: Progress = progress
+    try:
+        report = run(backend, selection, numbers, depth, out=folder, progress=told)
+    except OSError as error:
+        raise HarnessError(
+            f"the report in {folder} cannot be written: {error}; free space or name another --out"
+        ) from error
+    finally:
+        bar.close()
+    click.echo(summary(report, sentence(report.decision), str(folder / "report.md"), colour=wants_colour()))
+    return report
+
+
+def wants_colour() -> bool:
+    """Colour only on a terminal, and never against NO_COLOR (no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

@@ -1,0 +1,54 @@
+"""Probes name clauses, faults and capabilities by string; this checks that each name exists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from conformance.errors import HarnessError, UsageError
+from conformance.faults import FAULTS, fault_of
+from conformance.spec import CLAUSES
+from probes.catalogue import all_probes
+
+#: What a backend may or may not be able to do, by the names that probes use.
+CAPABILITIES: Final[Mapping[str, str]] = {
+    "default-stream": "a stream that exists without being made",
+    "elapsed": "the time between two events",
+    "event-flag-blocking": "events whose synchronize gives the processor up",
+    "event-flag-timing": "events that keep a time",
+    "host-copy": "a copy between two host buffers in stream order",
+    "host-fn": "host functions in stream order",
+    "query-stream": "asking a stream whether it is idle",
+    "slow-copy": "a copy that ends when a gate opens",
+    "unrecorded-event": "events that exist before their first record",
+    "wait-stream": "a wait for everything queued on another stream",
+}
+
+
+def check_names() -> None:
+    """Raise HarnessError for the first name that a probe or a fault uses and nobody defines."""
+    for probe in all_probes().values():
+        for clause in probe.clauses:
+            if clause not in CLAUSES:
+                raise HarnessError(f"probe {probe.name} names clause {clause}, which the specification does not have")
+        for fault in probe.faults:
+            if fault_of(fault) is None:
+                raise HarnessError(f"probe {probe.name} names fault {fault}, which the catalogue does not have")
+        for case in probe.cases:
+            for capability in case.needs:
+                if capability not in CAPABILITIES:
+                    raise HarnessError(f"probe {probe.name} needs '{capability}', which is no capability")
+    for fault_entry in FAULTS.values():
+        _check_fault(fault_entry.name, fault_entry.allowed)
+
+
+def _check_fault(name: str, clauses: frozenset[str]) -> None:
+    from conformance.backends.reference.faults import hooks_of
+
+    for clause in clauses:
+        if clause not in CLAUSES:
+            raise HarnessError(f"fault {name} names clause {clause}, which the specification does not have")
+    try:
+        hooks_of(name)
+    except UsageError as error:
+        raise HarnessError(f"the reference device does not have fault {name}: {error}") from error

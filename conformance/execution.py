@@ -1,0 +1,343 @@
+"""Runs one program on a backend and writes down what the host saw at each host point.
+
+Observes and never judges. It asks the model only what is worth waiting for: an event that must be
+complete is waited for until the hold ends, one that must pend is watched for a while.
+Source of the rules: CONTRACT.md 2, "Observation", "Early" and "Not happening".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Literal
+
+from conformance.backends.api import Backend, EventFlags, Request, Session, Waiter
+from conformance.model import Model, Obligation
+from probes.program import (
+    Destroy,
+    DeviceOp,
+    HostStep,
+    Open,
+    Program,
+    QueryStream,
+    Record,
+    Sync,
+    SyncDevice,
+    SyncStream,
+    Wait,
+    WaitStream,
+    is_host,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from conformance.numbers import Numbers
+
+Observe = Literal["query", "synchronize"]
+
+#: How long a pending event is watched on a virtual clock: many operations of the reference device.
+VIRTUAL_WATCH: Final = 1e-4
+
+#: Device operations that must return to the host at once, whatever the device does.
+MUST_NOT_BLOCK: Final = (Wait, WaitStream, Record)
+
+
+class Outcome(str, Enum):
+    """What became of a host call."""
+
+    RETURNED = "returned"
+    BLOCKED = "blocked"  # did not return by the deadline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What polling one event at one host point showed."""
+
+    first: bool  # the first look
+    last: bool  # the last look
+    ever: bool  # any look
+    flickered: bool  # a look said no after one had said yes
+    polls: int
+    after: float | None  # seconds from the beginning of the look to the first yes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A host step or an operation that may block, and how it ended."""
+
+    step: HostStep | DeviceOp
+    outcome: Outcome
+    value: bool | None = None  # what query-stream said
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Everything seen at one host point, after ``at`` steps of the program."""
+
+    at: int
+    call: Call | None  # the host step just done; None before the first of a run
+    events: dict[str, Seen] = field(default_factory=dict)
+    buffers: dict[str, int] = field(default_factory=dict)  # after the last look at the events
+    arrived: dict[str, float] = field(default_factory=dict)  # seconds until a buffer held its final value
+    ended: frozenset[str] = frozenset()  # gates that no longer hold, after everything else
+    handles: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """How a program is run: what the variant chooses, and the hold of this repetition."""
+
+    observe: Observe = "query"
+    flags: EventFlags = EventFlags.DEFAULT
+    hold: float = 1.0
+    stop_when_late: bool = False  # end the run at the first late look
+    order: tuple[str, ...] = ()  # streams in the order of first use, where a control must keep its program's
+
+
+class Observer:
+    """Feeds a session step by step, and looks. `execute` runs a whole program; the ring probe goes on by itself."""
+
+    def __init__(self, backend: Backend, session: Session, numbers: Numbers, setting: Setting) -> None:
+        self.backend, self.session, self.numbers, self.setting = backend, session, numbers, setting
+        self.model = Model()
+        self.handles: dict[str, int] = dict(session.handles())
+        self._waiters: dict[tuple[str, int], Waiter] = {}
+        self._records: Counter[str] = Counter()
+        self._unwatched: set[str] = set()
+        self._issued = 0
+        self._no_unrecorded = backend.unsupported("unrecorded-event") is not None
+
+    def plan(self, program: Program) -> None:
+        """Name the events that no helper thread may touch: those that the program destroys or synchronizes itself."""
+        self._unwatched |= {step.event for step in program.steps if isinstance(step, (Destroy, Sync))}
+
+    def issue(self, op: DeviceOp, number: int) -> Call | None:
+        """Queue one operation. A call is returned only if it must not block and did not return by the deadline."""
+        started = self.backend.clock.now()
+        self.session.issue(op)
+        seconds = self.backend.clock.now() - started
+        self.model.feed(op, number)
+        self._issued = number + 1
+        if isinstance(op, Record):
+            self._records[op.event] += 1
+        if isinstance(op, MUST_NOT_BLOCK) and seconds >= self.numbers.deadline:
+            return Call(step=op, outcome=Outcome.BLOCKED, seconds=seconds)
+        return None
+
+    def host(self, step: HostStep, number: int) -> Call:
+        """Do one host step."""
+        clock = self.backend.clock
+        started = clock.now()
+        value: bool | None = None
+        outcome = Outcome.RETURNED
+        if isinstance(step, Open):
+            self.session.open(step.gate)
+        elif isinstance(step, Destroy):
+            self.session.destroy(step.event)
+            if clock.now() - started >= self.numbers.deadline:
+                outcome = Outcome.BLOCKED
+        elif isinstance(step, QueryStream):
+            value = self.session.query_stream(step.stream)
+        elif isinstance(step, (Sync, SyncStream, SyncDevice)):
+            waiter = self.session.start(step)
+            polls = 0
+            while not waiter.returned and clock.now() - started < self._patience(step):
+                clock.pause(polls)
+                polls += 1
+            if waiter.error is not None:
+                raise waiter.error
+            outcome = Outcome.RETURNED if waiter.returned else Outcome.BLOCKED
+        self.model.feed(step, number)
+        self._issued = number + 1
+        return Call(step=step, outcome=outcome, value=value, seconds=clock.now() - started)
+
+    def _patience(self, step: Sync | SyncStream | SyncDevice) -> float:
+        """The deadline where the call must return; where it must not, it is only watched."""
+        if isinstance(step, Sync):
+            owed = self.model.obligation(step.event)
+            return self.setting.hold if owed in (Obligation.MUST, Obligation.NEVER) else self.numbers.concurrency
+        mine = [n for n in self.model.nodes if isinstance(step, SyncDevice) or n.stream == step.stream]
+        return self.setting.hold if all(map(self.model.is_serial, mine)) else self.numbers.concurrency
+
+    def _asks(self, event: str, recorded_later: bool) -> bool:
+        """May and should this event be looked at now?"""
+        if event in self.model.destroyed:
+            return False
+        if event not in self.model.current and self._no_unrecorded:
+            return False
+        if self.setting.observe == "query":
+            return True
+        if event in self._unwatched:
+            return False
+        return event in self.model.current or not recorded_later
+
+    def _ask(self, event: str) -> bool:
+        if self.setting.observe == "query":
+            return self.session.query(event)
+        # One helper a record, inside synchronize: whether the call has returned is the observation.
+        key = event, self._records[event]
+        if key not in self._waiters:
+            self._waiters[key] = self.session.start(Sync(event=event))
+        waiter = self._waiters[key]
+        if waiter.returned and waiter.error is not None:
+            raise waiter.error
+        return waiter.returned
+
+    def look(
+        self,
+        events: Sequence[str],
+        buffers: Sequence[str],
+        gates: Sequence[str],
+        *,
+        call: Call | None = None,
+        recorded_later: frozenset[str] = frozenset(),
+        hold: float | None = None,
+    ) -> Look:
+        """Look at events, buffers and gates until nothing more is to be expected of them."""
+        clock, model, numbers = self.backend.clock, self.model, self.numbers
+        hold = self.setting.hold if hold is None else hold
+        asked = [event for event in events if self._asks(event, event in recorded_later)]
+        owed = {event: model.obligation(event) for event in asked}
+        must = [e for e in asked if owed[e] is Obligation.MUST or owed[e] is Obligation.NEVER]
+        hoped = [e for e in asked if owed[e] is Obligation.SHOULD]
+        pending = [e for e in asked if owed[e] is Obligation.PEND]
+        due = self._due(buffers)
+        polls: dict[str, list[bool]] = {event: [] for event in asked}
+        after: dict[str, float] = {}
+        arrived: dict[str, float] = {}
+        values = {buffer: 0 for buffer in buffers}
+        started = clock.now()
+        watched_since: float | None = None
+        rounds = 0
+        while True:
+            # The witness first, then the events: a token that is missing here may come with the event.
+            for buffer in buffers:
+                value = self.session.read(buffer)
+                if value != values[buffer]:
+                    values[buffer], arrived[buffer] = value, clock.now() - started
+            for event in asked:
+                seen = self._ask(event)
+                polls[event].append(seen)
+                if seen and event not in after:
+                    after[event] = clock.now() - started
+            rounds += 1
+            now = clock.now() - started
+            waiting = not all(e in after for e in must) and now < hold
+            missing = any(values[buffer] != value for buffer, value in due.items())
+            hoping = (missing or any(e not in after and not self._arrived(e, values) for e in hoped)) and (
+                now < numbers.concurrency
+            )
+            if not waiting and not hoping:
+                if watched_since is None:
+                    watched_since = now
+                if rounds >= numbers.polls and (not pending or self._watched(rounds, now - watched_since)):
+                    break
+            clock.pause(rounds - 1)
+        for buffer in buffers:
+            value = self.session.read(buffer)
+            if value != values[buffer]:
+                values[buffer], arrived[buffer] = value, clock.now() - started
+        return Look(
+            at=self._issued,
+            call=call,
+            events={event: _summary(answers, after.get(event)) for event, answers in polls.items()},
+            buffers=values,
+            arrived=arrived,
+            ended=frozenset(gate for gate in gates if self.session.ended(gate)),
+            handles=self.handles,
+            seconds=clock.now() - started,
+        )
+
+    def _due(self, buffers: Sequence[str]) -> dict[str, int]:
+        """What copies that may have happened by now leave in the host's buffers: worth a short wait, no more."""
+        return {
+            node.buffer: self.model.token(node)
+            for node in self.model.nodes
+            if node.kind == "copy" and node.buffer is not None and node.buffer in buffers and self.model.is_done(node)
+        }
+
+    def _arrived(self, event: str, values: dict[str, int]) -> bool:
+        want = self.model.tokens(self.model.current[event])
+        return bool(want) and all(values.get(buffer) == value for buffer, value in want.items())
+
+    def _watched(self, rounds: int, seconds: float) -> bool:
+        """Has a pending event been watched enough? A virtual clock needs no repeated looks, only the time."""
+        if self.backend.clock.virtual:
+            return seconds >= VIRTUAL_WATCH
+        return rounds >= self.numbers.pend_polls and seconds >= self.numbers.pend_window
+
+
+def _summary(answers: list[bool], after: float | None) -> Seen:
+    flickered = any(a and not b for a, b in zip(answers, answers[1:]))
+    return Seen(
+        first=answers[0], last=answers[-1], ever=any(answers), flickered=flickered, polls=len(answers), after=after
+    )
+
+
+def request_for(program: Program, setting: Setting, numbers: Numbers) -> Request:
+    """What a session must provide for this program."""
+    return Request(
+        streams=setting.order or program.streams,
+        events=program.events,
+        gates=program.gates,
+        buffers=program.buffers,
+        flags=setting.flags,
+        gate_limit=numbers.gate_limit,
+    )
+
+
+def execute(backend: Backend, program: Program, setting: Setting, numbers: Numbers) -> list[Look]:
+    """Run ``program`` once; returns its looks. Ends early where a call did not return by its deadline."""
+    session = backend.session(request_for(program, setting, numbers))
+    try:
+        return _run(Observer(backend, session, numbers, setting), program)
+    finally:
+        session.close()
+
+
+def _run(observer: Observer, program: Program) -> list[Look]:
+    observer.plan(program)
+    events, buffers, gates = program.events, program.host_buffers, program.gates
+    to_record = Counter(step.event for step in program.steps if isinstance(step, Record))
+    to_open = sum(isinstance(step, Open) for step in program.steps)
+    looks: list[Look] = []
+    late = False
+
+    def look(call: Call | None = None) -> None:
+        nonlocal late
+        hold = observer.setting.hold
+        if late and to_open:
+            # Between the gates that follow a late look lies one publication window; the last nudges get the whole hold.
+            hold = observer.numbers.publication_window(hold)
+        later = frozenset(event for event, count in to_record.items() if count)
+        found = observer.look(events, buffers, gates, call=call, recorded_later=later, hold=hold)
+        late = late or any(
+            not seen.ever and observer.model.obligation(event) is Obligation.MUST
+            for event, seen in found.events.items()
+        )
+        looks.append(found)
+
+    for number, step in enumerate(program.steps):
+        if not is_host(step):
+            blocked = observer.issue(step, number)  # type: ignore[arg-type]  # not a host step
+            if isinstance(step, Record):
+                to_record[step.event] -= 1
+            if blocked is not None:
+                looks.append(Look(at=number + 1, call=blocked))
+                break
+            continue
+        if number == 0 or not is_host(program.steps[number - 1]):
+            look()
+        call = observer.host(step, number)  # type: ignore[arg-type]  # a host step
+        to_open -= isinstance(step, Open)
+        if call.outcome is Outcome.BLOCKED and isinstance(step, Destroy):
+            looks.append(Look(at=number + 1, call=call))
+            break
+        look(call)
+        if call.outcome is Outcome.BLOCKED or late and observer.setting.stop_when_late:
+            break
+    return looks

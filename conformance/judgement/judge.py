@@ -1,0 +1,207 @@
+"""The judgement of one repetition of one program: a walk over its looks beside the model.
+
+Source: CONTRACT.md 2. Late events go on to `late`, things that must not happen to `tokens`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from conformance.execution import Call, Look, Observe, Outcome, Seen
+from conformance.judgement.late import captured_later_work, judge_late
+from conformance.judgement.statements import Statement
+from conformance.judgement.tokens import judge_tokens
+from conformance.judgement.walk import Controls, Walk
+from conformance.model import Node, Obligation
+from probes.program import Destroy, Program, QueryStream, Record, Sync, SyncStream, Wait, WaitStream
+from probes.transform import without
+from reports.records import Verdict
+
+#: A host call that must return at once, and the clause that says so.
+BLOCKED: Final = {
+    Wait: "EVT-WAIT-3",
+    WaitStream: "EVT-WAIT-3",
+    Record: "EVT-REC-2",
+    Destroy: "EVT-DESTROY-1",
+}
+
+
+def judge(program: Program, observe: Observe, looks: Sequence[Look], controls: Controls) -> list[Statement]:
+    """Every statement that one repetition supports. ``controls`` runs them for late events and absent tokens."""
+    walk = Walk(program, observe, looks, controls)
+    fed = 0
+    for walk.index, look in enumerate(looks):
+        for number in range(fed, look.at):
+            walk.model.feed(program.steps[number], number)
+        fed = look.at
+        if look.call is not None and look.call.outcome is Outcome.BLOCKED and type(look.call.step) in BLOCKED:
+            walk.say(BLOCKED[type(look.call.step)], Verdict.NON_CONFORMANT, "blocked")
+            break
+        if not _distinct_handles(walk):
+            return [walk.said[-1]]
+        _returned_at_once(walk)
+        for event, seen in look.events.items():
+            _judge_event(walk, event, seen)
+        _judge_call(walk, look.call)
+        judge_tokens(walk)
+    captured_later_work(walk)
+    return walk.said
+
+
+def _distinct_handles(walk: Walk) -> bool:
+    """On one stream given twice a program says nothing but that."""
+    handles = walk.look.handles
+    distinct = len(set(handles.values())) == len(handles)
+    walk.say("STM-ALIAS-1", Verdict.CONFORMANT if distinct else Verdict.NON_CONFORMANT, "" if distinct else "aliased")
+    return distinct
+
+
+def _returned_at_once(walk: Walk) -> None:
+    """A wait, or a record, on something pending returned before the deadline: else the look would say blocked."""
+    for node in walk.model.nodes:
+        if node.kind == "wait" and node.bound is not None and not node.born >> node.bound.index & 1:
+            walk.say("EVT-WAIT-3", Verdict.CONFORMANT)
+            break
+    if any(
+        n.kind == "record" and not n.temporary and any(not n.born >> p.index & 1 for p in n.preds)
+        for n in walk.model.nodes
+    ):
+        walk.say("EVT-REC-2", Verdict.CONFORMANT)
+
+
+def _judge_event(walk: Walk, event: str, seen: Seen) -> None:
+    model = walk.model
+    record = model.current.get(event)
+    if record is None:
+        always = seen.first and seen.last and not seen.flickered
+        walk.say("EVT-NEVER-1", Verdict.CONFORMANT if always else Verdict.NON_CONFORMANT, event=event)
+        return
+    before = walk.seen_of.get(event) is record
+    if walk.by_query and (seen.ever or before):
+        steady = not seen.flickered and not (before and not seen.first)
+        walk.say("EVT-MONO-1", Verdict.CONFORMANT if steady else Verdict.NON_CONFORMANT, event=event)
+    owed = model.obligation_of(record)
+    want = model.tokens(record)
+    if owed is Obligation.PEND:
+        _judge_pending(walk, event, seen, record)
+    elif owed is Obligation.SHOULD:
+        # Judged by the token too: an event that is merely unpublished is no lack of concurrency.
+        held = seen.ever or bool(want) and walk.there(walk.look, want)
+        walk.say("STM-CONC-1", Verdict.OBSERVED, "" if held else "not held", event=event, held=held)
+    elif not seen.ever and event not in walk.late and not before:
+        judge_late(walk, event, record)
+    elif seen.ever and event not in walk.late:
+        _judge_on_time(walk, event, record)
+    if seen.ever and owed is Obligation.MUST and want:
+        # At MUST points only: elsewhere an event seen is early, and that is its own finding.
+        there = walk.there(walk.look, want)
+        walk.say("MEM-VIS-1", Verdict.CONFORMANT if there else Verdict.NON_CONFORMANT, event=event)
+    call = walk.look.call
+    if call is not None and call.step == Sync(event=event) and owed is not Obligation.PEND:
+        _judge_agreement(walk, event, seen, call, before)
+    if seen.ever:
+        walk.seen_of[event] = record
+
+
+def _judge_pending(walk: Walk, event: str, seen: Seen, record: Node) -> None:
+    model = walk.model
+    holding = {n.gate for n in model.closure(record) if n.gate is not None and not model.openable(n)}
+    proof = holding - walk.look.ended
+    again = any(
+        node.kind == "record" and node.event == event and model.is_done(node) for node in model.nodes[: record.index]
+    )
+    clauses = ["EVT-SAFE-1" if walk.by_query else "EVT-SYNC-1", *(["EVT-REREC-1"] if again else [])]
+    for clause in clauses:
+        if not proof:
+            walk.say(clause, Verdict.INCONCLUSIVE, "gate-expired", event=event)
+        elif seen.ever:
+            walk.say(clause, Verdict.NON_CONFORMANT, "early", event=event, proved_closed=True)
+        else:
+            walk.say(clause, Verdict.CONFORMANT, event=event)
+
+
+def _judge_on_time(walk: Walk, event: str, record: Node) -> None:
+    """An event that came in time: which clauses were put to the test by that?"""
+    model = walk.model
+    waits = walk.waits(record)
+    # Blind to a latching defect unless the captured work was pending when the later operation was queued.
+    later = [n for n in walk.behind(record) if not model.is_done(n) and not n.born >> record.index & 1]
+    captured = [
+        n
+        for wait in waits
+        if wait.bound is not None
+        for n in walk.behind(wait.bound)
+        if not model.is_done(n) and not model.captures(record, n)
+    ]
+    again = any(n.kind == "record" and any(wait.event == n.event for wait in waits) for n in captured)
+    tested: set[str] = set()
+    if later:
+        tested.add("EVT-INDEP-1" if walk.by_query else "EVT-INDEP-3")
+        tested.add("EVT-WAIT-4" if any(n.kind == "wait" for n in later) else "EVT-REC-1")
+    elif not captured:
+        tested.add("EVT-LIVE-1")
+    if captured:
+        tested.add("EVT-REREC-2" if again else "EVT-INDEP-2")
+    for wait in waits:
+        if wait.bound is None:
+            tested.add("EVT-WAIT-2" if wait.event in model.current else "EVT-NEVER-2")
+        elif wait.bound.stream == wait.stream:
+            tested.add("EVT-WAIT-5")
+    for clause in sorted(tested):
+        walk.say(clause, Verdict.CONFORMANT, event=event)
+
+
+def _judge_agreement(walk: Walk, event: str, seen: Seen, call: Call, before: bool) -> None:
+    returned = call.outcome is Outcome.RETURNED
+    if returned != seen.ever and (returned or before):
+        verdict = Verdict.NON_CONFORMANT
+    else:
+        verdict = Verdict.CONFORMANT if returned and seen.ever else Verdict.INCONCLUSIVE
+    walk.say("EVT-AGREE-1", verdict, "" if verdict is not Verdict.INCONCLUSIVE else "not-seen", event=event)
+
+
+def _judge_call(walk: Walk, call: Call | None) -> None:
+    if call is None:
+        return
+    model, step = walk.model, call.step
+    returned = call.outcome is Outcome.RETURNED
+    if isinstance(step, Sync):
+        record = model.current.get(step.event)
+        if returned and record is not None and not model.is_done(record):
+            walk.say("EVT-SYNC-1", Verdict.NON_CONFORMANT, "early", event=step.event)
+    elif isinstance(step, QueryStream):
+        mine = [n for n in model.nodes if n.stream == step.stream]
+        if not all(map(model.is_done, mine)):
+            walk.say("STM-QUERY-1", Verdict.NON_CONFORMANT if call.value else Verdict.CONFORMANT)
+    elif isinstance(step, SyncStream):
+        _judge_stream_sync(walk, step, returned)
+    elif isinstance(step, Destroy):
+        record = model.current.get(step.event)
+        pending = record is not None and not model.is_done(record)
+        walk.say(
+            "EVT-DESTROY-1",
+            Verdict.CONFORMANT if pending else Verdict.UNSUPPORTED,
+            "" if pending else "not-pending",
+            event=step.event,
+        )
+
+
+def _judge_stream_sync(walk: Walk, step: SyncStream, returned: bool) -> None:
+    model = walk.model
+    mine = [n for n in model.nodes if n.stream == step.stream]
+    done = all(map(model.is_done, mine))
+    if not (all(map(model.is_serial, mine)) or returned and not done):
+        return
+    others = {n.step for n in model.nodes if not model.is_done(n)}
+    if not done:
+        walk.say("STM-SYNC-1", Verdict.NON_CONFORMANT, "early")
+    elif returned:
+        walk.say("STM-SYNC-1", *((Verdict.CONFORMANT, "") if others else (Verdict.UNSUPPORTED, "nothing-pending")))
+    else:
+        looks = walk.controls.run(without(walk.program, others), walk.observe) if others else ()
+        call = looks[walk.index].call if walk.index < len(looks) else None
+        freed = call is not None and call.outcome is Outcome.RETURNED
+        walk.say(
+            "STM-SYNC-1", *((Verdict.NON_CONFORMANT, "over-waits") if freed else (Verdict.INCONCLUSIVE, "control-late"))
+        )

@@ -1,0 +1,79 @@
+"""Tokens that must not be there yet: the effects of work that something still holds back.
+
+A thing that does not happen is only a verdict where a control shows it happen.
+Source: CONTRACT.md 2, "Early" and "Not happening".
+"""
+
+from __future__ import annotations
+
+from conformance.judgement.walk import Walk
+from conformance.judgement.statements import CONCURRENCY
+from conformance.model import Node
+from probes.program import Program, is_host_buffer
+from probes.transform import spelled_out, without
+from reports.records import Verdict
+
+
+def judge_tokens(walk: Walk) -> None:
+    """Judge every copy to the host that may not have happened at the current look."""
+    model = walk.model
+    for node in model.nodes:
+        if node.kind != "copy" or not is_host_buffer(node.buffer or "") or model.is_done(node):
+            continue
+        clauses, holding = _held_by(walk, node)
+        if walk.look.buffers.get(node.buffer or "") == model.token(node):
+            _judge_early(walk, node, clauses)
+            continue
+        key = node.index, frozenset(model.destroyed)
+        if holding and key not in walk.shown_to_happen:
+            walk.shown_to_happen.add(key)
+            control = without(walk.program, {n.step for n in holding})
+            happened = _happens(walk, control, node)
+            for clause in sorted(clauses):
+                walk.say(
+                    clause,
+                    Verdict.CONFORMANT if happened else Verdict.UNSUPPORTED,
+                    "" if happened else CONCURRENCY,
+                )
+
+
+def _held_by(walk: Walk, node: Node) -> tuple[set[str], list[Node]]:
+    """Which clauses say that the token may not be there, and the operations that hold it back."""
+    model = walk.model
+    before = [n for n in model.nodes[: node.index] if n.stream == node.stream]
+    gates = [n for n in before if not model.openable(n)]
+    waits = [n for n in before if n.kind == "wait" and n.bound is not None and not model.is_done(n.bound)]
+    if gates:
+        return {"STM-FIFO-1"}, gates + waits
+    clauses: set[str] = set()
+    for wait in waits:
+        if wait.event in model.destroyed:
+            clauses.add("EVT-DESTROY-1")
+        elif wait.temporary:
+            clauses.add("STM-WSTREAM-1")
+        elif model.current.get(wait.event or "") is not wait.bound:
+            clauses |= {"EVT-WAIT-1", "EVT-REREC-2"}
+        else:
+            clauses.add("EVT-WAIT-1")
+    return clauses, waits
+
+
+def _judge_early(walk: Walk, node: Node, clauses: set[str]) -> None:
+    model = walk.model
+    if clauses == {"STM-WSTREAM-1"} and _happens(walk, spelled_out(walk.program)[0], node):
+        clauses = {"EVT-WAIT-1"}  # no difference of spelling: it is the wait itself
+    holding = {n.gate for n in model.closure(node) if n.gate is not None and not model.openable(n)}
+    proof = bool(holding - walk.look.ended)
+    for clause in sorted(clauses):
+        if proof:
+            walk.say(clause, Verdict.NON_CONFORMANT, "early", proved_closed=True)
+        else:
+            walk.say(clause, Verdict.INCONCLUSIVE, "gate-expired")
+
+
+def _happens(walk: Walk, control: Program, node: Node) -> bool:
+    """Does the token arrive at the same host point of the control?"""
+    looks = walk.controls.once(control, walk.observe)
+    if walk.index >= len(looks):
+        return False
+    return looks[walk.index].buffers.get(node.buffer or "") == walk.model.token(node)

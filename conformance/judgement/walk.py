@@ -1,0 +1,103 @@
+"""The state of one judgement: the program, its looks, and the model beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from conformance.execution import Look, Observe
+from conformance.judgement.statements import CONTRADICTIONS, RANK, Late, Statement
+from conformance.model import Model, Node
+from probes.program import Program, WaitStream
+from reports.records import Kind, Verdict
+
+
+class Controls(Protocol):
+    """Runs controls on the same device, in the same setting."""
+
+    once_only: bool  # late events are looked at once and not followed up
+
+    def run(self, program: Program, observe: Observe) -> Sequence[Look]:
+        """Run a control now."""
+        ...
+
+    def once(self, program: Program, observe: Observe) -> Sequence[Look]:
+        """The looks of a control that may have been run for an earlier repetition."""
+        ...
+
+
+@dataclass(slots=True)
+class Walk:
+    """The state of one judgement: the model at the current look, and what was said so far."""
+
+    program: Program
+    observe: Observe
+    looks: Sequence[Look]
+    controls: Controls
+    model: Model = field(default_factory=Model)
+    said: list[Statement] = field(default_factory=list)
+    seen_of: dict[str, Node] = field(default_factory=dict)  # event -> its record seen complete
+    late: dict[str, tuple[Node, str, Late]] = field(default_factory=dict)
+    shown_to_happen: set[tuple[int, frozenset[str]]] = field(default_factory=set)
+    index: int = 0  # of the current look
+
+    @property
+    def look(self) -> Look:
+        """The current look."""
+        return self.looks[self.index]
+
+    @property
+    def by_query(self) -> bool:
+        """Are events asked, or is a helper inside synchronize?"""
+        return self.observe == "query"
+
+    def say(
+        self,
+        clause: str,
+        verdict: Verdict,
+        reason: str = "",
+        *,
+        kind: Kind | None = None,
+        event: str = "",
+        held: bool | None = None,
+        late: Late | None = None,
+        proved_closed: bool = False,
+    ) -> None:
+        """Add a statement; a gate that ended by itself takes its force from all but a contradiction.
+
+        ``proved_closed`` marks an early event or token that another gate, shown closed, holds.
+        """
+        ended_alone = self.look.ended - self.model.opened
+        spared = proved_closed or clause in CONTRADICTIONS
+        if ended_alone and not spared and RANK.index(verdict) > RANK.index(Verdict.OBSERVED):
+            verdict, reason, kind, late = Verdict.INCONCLUSIVE, "gate-expired", None, None
+        self.said.append(
+            Statement(
+                clause=clause,
+                verdict=verdict,
+                reason=reason,
+                kind=kind,
+                event=event,
+                look=self.index,
+                held=held,
+                late=late,
+            )
+        )
+
+    def there(self, look: Look, want: dict[str, int]) -> bool:
+        """Do the buffers of a look hold these tokens?"""
+        return all(look.buffers.get(buffer) == value for buffer, value in want.items())
+
+    def waits(self, record: Node) -> list[Node]:
+        """The waits that a record captures."""
+        return [node for node in self.model.closure(record) if node.kind == "wait"]
+
+    def behind(self, node: Node) -> list[Node]:
+        """What the program put behind a node on its stream (not what another stream's wait-stream put there)."""
+        mine = []
+        for other in self.model.behind(node):
+            step = self.program.steps[other.step]
+            if not (isinstance(step, WaitStream) and step.stream != node.stream):
+                mine.append(other)
+        return mine

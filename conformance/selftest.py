@@ -1,0 +1,185 @@
+"""Proves on deliberately wrong devices that the suite can fail, and on legal ones that it does not.
+
+Each fault of the reference device must be caught by its clause, and nothing outside its list may
+fail; decoys and any number of hardware queues stay free of findings. With aliases the devices get
+random names, so that nothing that decides can know a fault by its name.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from tabulate import tabulate
+
+from conformance.backends.reference import ReferenceBackend
+from conformance.decision import merge_clauses, not_held
+from conformance.faults import DECOYS, FAULTS, fault_of
+from conformance.judgement.statements import CONCURRENCY
+from conformance.numbers import Depth, Numbers
+from conformance.run import run
+from conformance.selection import Selection, select
+from reports.records import Report, Verdict
+
+#: Two faults at once: what must be found, and the outcomes for two, three and four steps in flight.
+PAIRS: Final = {
+    ("wait-dropped", "queues-1"): (set[str](), ("not-needed",) * 3),
+    ("wait-dropped", "queues-2"): (
+        {"EVT-DESTROY-1", "EVT-REREC-2", "EVT-SAFE-1", "EVT-SYNC-1", "EVT-WAIT-1"},
+        ("undecided",) * 3,
+    ),
+    ("late-next-wait", "queues-1"): ({"EVT-INDEP-1"}, ("enable",) * 3),
+    ("late-next-wait-queue", "queues-2"): ({"EVT-INDEP-1"}, ("enable", "ineffective", "ineffective")),
+}
+
+#: Clauses whose probes see nothing happen, and need a control in which it does.
+ORDERING: Final = ("EVT-WAIT-1", "EVT-REREC-2", "EVT-DESTROY-1", "STM-WSTREAM-1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What came of one device."""
+
+    faults: tuple[str, ...]
+    form: str
+    kinds: tuple[str, ...]
+    outcomes: tuple[str, ...]  # for two, three and four in flight
+    found: tuple[str, ...]  # clauses that failed, and SHOULD clauses not held
+    killers: tuple[str, ...]  # probes that saw a failure
+    problems: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The device's name in the matrix."""
+        return " + ".join(self.faults) or "(clean)"
+
+
+def devices() -> list[tuple[str, ...]]:
+    """Every device of the matrix."""
+    queues = [(f"queues-{k}",) for k in range(1, 8)]
+    return [(), *((name,) for name in FAULTS), *((name,) for name in DECOYS), *queues, *PAIRS]
+
+
+def run_device(faults: tuple[str, ...], alias: str | None = None) -> Row:
+    """Run the decisive variants on one device, once each: the device is deterministic."""
+    numbers = Numbers(repeat=1)
+    backend = ReferenceBackend(faults, alias=alias)
+    report = run(backend, decisive(numbers), numbers, Depth.STANDARD)
+    return _row(faults, report)
+
+
+def decisive(numbers: Numbers) -> Selection:
+    """The variants of a quick run, with every ring and the two-waits program."""
+    every = select(numbers)
+    return Selection(cases=tuple((p, c) for p, c in every.cases if c.quick or p.name == "two-waits"))
+
+
+def _row(faults: tuple[str, ...], report: Report) -> Row:
+    merged = merge_clauses(report.results)
+    failed = {clause for clause, verdict in merged.items() if verdict is Verdict.NON_CONFORMANT}
+    found = failed | not_held(report.results)
+    kinds = {c.kind.value for r in report.results for c in r.clauses if c.kind is not None}
+    outcomes = tuple(d.outcome.value for d in report.decision.per_in_flight if d.in_flight >= 2)
+    form = report.decision.form.value if report.decision.form else ""
+    killers = tuple(dict.fromkeys(r.probe for r in report.results if r.verdict is Verdict.NON_CONFORMANT))
+    return Row(
+        faults=faults,
+        form=form,
+        kinds=tuple(sorted(kinds)),
+        outcomes=outcomes,
+        found=tuple(sorted(found)),
+        killers=killers,
+        problems=tuple(_problems(faults, report, failed, found, form, outcomes)),
+    )
+
+
+def _problems(
+    faults: tuple[str, ...], report: Report, failed: set[str], found: set[str], form: str, outcomes: tuple[str, ...]
+) -> Iterable[str]:
+    if faults in PAIRS:
+        expected, expected_outcomes = PAIRS[faults]
+        if failed != expected:
+            yield f"failed {sorted(failed)}, expected {sorted(expected)}"
+        if outcomes != expected_outcomes:
+            yield f"decided {outcomes}, expected {expected_outcomes}"
+    elif not faults or faults[0] in DECOYS:
+        yield from _clean(faults, report, found, outcomes)
+    else:
+        fault = fault_of(faults[0])
+        if fault is None:
+            yield "is in no catalogue"
+            return
+        if fault.killed_by not in found:
+            yield f"is not killed by {fault.killed_by}"
+        if outside := sorted(found - fault.allowed):
+            yield f"makes {', '.join(outside)} fail, which are not in its list"
+        if outcomes != (fault.outcome,) * 3:
+            yield f"decided {outcomes}, expected {fault.outcome}"
+        if form != fault.form:
+            yield f"form '{form}', expected '{fault.form}'"
+    if "queues-1" in faults and "late-next-wait" not in faults:
+        yield from _one_queue(report)
+    yield from _ring_theorem(report)
+
+
+def _clean(faults: tuple[str, ...], report: Report, found: set[str], outcomes: tuple[str, ...]) -> Iterable[str]:
+    if faults == ("very-slow-device",):
+        found = found - {"STM-CONC-1"}  # a SHOULD: nothing runs beside a closed gate in the time allowed
+    if found:
+        yield f"is legal, but {', '.join(sorted(found))} fail"
+    expected = "not-needed" if faults in ((), ("slow-device",)) else "undecided"
+    if outcomes != (expected,) * 3:
+        yield f"decided {outcomes}, expected {expected}"
+    verdict = Verdict.CONFORMANT if expected == "not-needed" else Verdict.INCONCLUSIVE
+    if report.verdict is not verdict:
+        yield f"verdict {report.verdict.value} ({report.reason}), expected {verdict.value}"
+
+
+def _one_queue(report: Report) -> Iterable[str]:
+    """On one queue nothing shows the thing happen, so nothing can be said about its not happening."""
+    for result in report.results:
+        for clause in result.clauses:
+            if clause.clause in ORDERING and (clause.verdict, clause.reason) != (Verdict.UNSUPPORTED, CONCURRENCY):
+                yield f"{result.probe}: {clause.clause} is {clause.verdict.value} on one queue"
+
+
+def _ring_theorem(report: Report) -> Iterable[str]:
+    for depth in report.decision.per_in_flight:
+        late = {row.ring: row.late for row in depth.rings}
+        if late.get(1) and any(late[k] is False for k in late if 1 < k < depth.in_flight):
+            yield f"a ring shorter than {depth.in_flight} is in time although one stream is late"
+
+
+def selftest(
+    names: Sequence[str] = (),
+    *,
+    seed: int | None = None,
+    jobs: int | None = None,
+    told: Callable[[Row], None] | None = None,
+) -> list[Row]:
+    """Run the matrix; with a seed every device goes by a random alias."""
+    chosen = [d for d in devices() if not names or any(name in d for name in names)]
+    aliases: list[str | None] = [None] * len(chosen)
+    if seed is not None:
+        rng = random.Random(seed)
+        aliases = [f"device-{rng.getrandbits(40):010x}" if faults else None for faults in chosen]
+    rows = []
+    with ProcessPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
+        for row in pool.map(run_device, chosen, aliases):
+            rows.append(row)
+            if told is not None:
+                told(row)
+    return rows
+
+
+def matrix(rows: Sequence[Row]) -> str:
+    """The kill matrix as text."""
+    table = [
+        [row.name, row.form or "-", "/".join(row.kinds) or "-", *row.outcomes, " ".join(row.found) or "-"]
+        for row in rows
+    ]
+    return tabulate(table, ["device", "form", "late", "n=2", "n=3", "n=4", "clauses found"])

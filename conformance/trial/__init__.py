@@ -1,0 +1,1 @@
+"""One probe under one variant: repetitions, controls, proofs, and the result that is recorded."""

@@ -1,0 +1,199 @@
+"""Runs one case: repetitions, and for a late event its proof. Source: CONTRACT.md 2, "Rate"."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from conformance.backends.api import Backend, EventFlags
+from conformance.errors import DeviceError, Unsupported
+from conformance.execution import Look, Outcome, Setting, execute
+from conformance.judgement.judge import judge
+from conformance.judgement.statements import CONCURRENCY, Late, Statement, stronger
+from conformance.model import host_points
+from conformance.trial.controls import ControlRunner, own_control
+from conformance.trial.form import form_of_step, read_form
+from conformance.trial.proof import Proof
+from conformance.trial.state import RunState
+from probes.notation import parse
+from probes.probe import Case, Probe
+from probes.publication import two_waits_text
+from probes.program import Open, Program, SyncDevice, SyncStream
+from reports.records import Form, Verdict
+
+#: Clauses whose late events have a form.
+WITH_FORM: Final = frozenset({"EVT-INDEP-1", "EVT-INDEP-3", "EVT-WAIT-4", "EVT-LIVE-1"})
+
+#: Repetitions of something that this device does not show at all: each one waits in vain.
+IN_VAIN: Final = 3
+
+#: Failing repetitions that are kept whole.
+KEPT: Final = 5
+
+
+@dataclass(slots=True)
+class Repetition:
+    """One run of the program, judged."""
+
+    number: int
+    hold: float
+    looks: list[Look]
+    statements: dict[str, Statement]  # clause -> the strongest
+
+
+@dataclass(slots=True)
+class Trial:
+    """Everything that came of one case."""
+
+    probe: Probe
+    case: Case
+    program: Program
+    setting: Setting
+    repetitions: int = 0
+    verdicts: dict[str, Counter[Verdict]] = field(default_factory=dict)
+    strongest: dict[str, Statement] = field(default_factory=dict)
+    proofs: dict[str, Proof] = field(default_factory=dict)
+    kept: dict[int, tuple[Repetition, str]] = field(default_factory=dict)
+    slowest: tuple[float, Repetition] | None = None
+    histogram: Counter[int] = field(default_factory=Counter)
+    missing: str = ""  # the capability that the backend lacks, with the call
+    error: str = ""  # what the device raised
+    form: Form | None = None
+    form_holds: tuple[float, ...] = ()
+    once: bool = False
+    seconds: float = 0.0
+    window: float = 0.0
+
+
+def run_case(backend: Backend, probe: Probe, case: Case, state: RunState) -> Trial:
+    """Run a case to its verdict."""
+    started = time.perf_counter()
+    setting = Setting(observe=case.observe, flags=EventFlags(case.flags))
+    program = case.program
+    setting = replace(setting, order=program.streams)
+    trial = Trial(probe=probe, case=case, program=program, setting=setting)
+    for capability in case.needs:
+        if (reason := backend.unsupported(capability)) is not None:
+            trial.missing = f"{capability}: {reason}"
+            return trial
+    failures: tuple[type[Exception], ...] = (DeviceError, *backend.vendor_errors)
+    try:
+        _repeat(backend, trial, state)
+    except Unsupported as error:
+        trial.missing = str(error)
+    except failures as error:
+        trial.error = " ".join(f"{type(error).__name__}: {error}".split())
+    trial.seconds = time.perf_counter() - started
+    return trial
+
+
+def _repeat(backend: Backend, trial: Trial, state: RunState) -> None:
+    numbers = state.numbers
+    trial.window = 0.0 if backend.clock.virtual else numbers.pend_window
+    controls = ControlRunner(backend, trial.setting, numbers, once_only=state.once)
+    if not state.once and (control := own_control(trial.program, trial.probe.subject)) is not None:
+        controls.run(control, trial.setting.observe)
+    hold = state.first_hold
+    while True:
+        before = dict(controls.latest)
+        repetition = _one(backend, trial, controls, state, hold)
+        proofs = trial.proofs
+        if any(s.reason == "not-repeated" for s in repetition.statements.values()):
+            trial.once = True
+            return
+        for clause, statement in repetition.statements.items():
+            if statement.late is not None and clause not in proofs:
+                proofs[clause] = Proof(clause, numbers, state.holds)
+        for clause, proof in proofs.items():
+            found = repetition.statements.get(clause)
+            end = _reached_end(trial.program, repetition.looks)
+            proof.take(hold, found if found and found.late else None, before, trial.setting.observe, end)
+        if proofs and all(proof.complete or proof.given_up for proof in proofs.values()):
+            break
+        open_proofs = [proof for proof in proofs.values() if not (proof.complete or proof.given_up)]
+        if not open_proofs and (trial.repetitions >= numbers.repeat or _in_vain(trial, repetition)):
+            return
+        hold = open_proofs[0].next_hold if open_proofs else state.first_hold
+    _after_proof(backend, trial, state)
+
+
+def _after_proof(backend: Backend, trial: Trial, state: RunState) -> None:
+    """Read the form of a proved late event, and let later cases know."""
+    complete = {clause for clause, proof in trial.proofs.items() if proof.complete}
+    if not complete:
+        return
+    state.live_or_record |= bool(complete & {"EVT-LIVE-1", "EVT-REC-1"})
+    if complete & WITH_FORM:
+        form_text = trial.case.form_text or two_waits_text()
+        if form_text == trial.case.text:
+            proof = trial.proofs[min(complete & WITH_FORM)]
+            trial.form, trial.form_holds = form_of_step(proof.first.published_by), tuple(sorted(proof.proved))
+        elif not (state.numbers.quick and state.forms):
+            trial.form, trial.form_holds = read_form(
+                backend, parse(form_text), replace(trial.setting, order=()), state.numbers, state.holds
+            )
+        if trial.form is not None:
+            state.forms.add(trial.form)
+            state.proved = True
+
+
+def _one(backend: Backend, trial: Trial, controls: ControlRunner, state: RunState, hold: float) -> Repetition:
+    setting = replace(trial.setting, hold=hold, stop_when_late=state.once)
+    controls.setting = setting
+    looks = execute(backend, trial.program, setting, state.numbers)
+    strongest: dict[str, Statement] = {}
+    for statement in judge(trial.program, trial.setting.observe, looks, controls):
+        known = strongest.get(statement.clause)
+        strongest[statement.clause] = statement if known is None else stronger(known, statement)
+    trial.repetitions += 1
+    repetition = Repetition(trial.repetitions, hold, looks, strongest)
+    _account(trial, repetition)
+    return repetition
+
+
+def _account(trial: Trial, repetition: Repetition) -> None:
+    failing = False
+    for clause, statement in repetition.statements.items():
+        trial.verdicts.setdefault(clause, Counter())[statement.verdict] += 1
+        known = trial.strongest.get(clause)
+        trial.strongest[clause] = statement if known is None else stronger(known, statement)
+        failing |= statement.verdict in (Verdict.NON_CONFORMANT, Verdict.INCONCLUSIVE) or statement.held is False
+    if repetition.number == 1:
+        trial.kept[1] = repetition, "first"
+    elif failing and sum(why == "failing" for _, why in trial.kept.values()) < KEPT:
+        trial.kept[repetition.number] = repetition, "failing"
+    for look in repetition.looks:
+        seen = look.events.get(trial.probe.subject)
+        if seen is None or seen.after is None or look.call is None:
+            continue
+        trial.histogram[max(0, int(seen.after * 1e6)).bit_length()] += 1
+        if trial.slowest is None or seen.after > trial.slowest[0]:
+            trial.slowest = seen.after, repetition
+
+
+def _reached_end(program: Program, looks: list[Look]) -> bool:
+    """Was every nudge of the program given? A synchronize that never returns, all gates open, is one too."""
+    last = looks[-1].call
+    if last is not None and last.outcome is Outcome.BLOCKED:
+        left = {step.gate for step in program.steps if isinstance(step, Open)} - looks[-1].ended
+        return isinstance(last.step, (SyncStream, SyncDevice)) and not left
+    return len(looks) == len(host_points(program.steps))
+
+
+def _in_vain(trial: Trial, repetition: Repetition) -> bool:
+    """Is this device unable to show what the case looks for, or is one observation proof enough?"""
+    if trial.repetitions < IN_VAIN:
+        return any(statement.reason == "blocked" for statement in repetition.statements.values())
+    return all(
+        statement.held is False or statement.reason == CONCURRENCY
+        for statement in repetition.statements.values()
+        if statement.clause != "STM-ALIAS-1"
+    ) or any(s.held is False or s.reason == CONCURRENCY for s in repetition.statements.values())
+
+
+def late_of(trial: Trial, clause: str) -> Late | None:
+    """A late observation that counts for a clause, if its proof is complete."""
+    proof = trial.proofs.get(clause)
+    return proof.first if proof is not None and proof.complete else None

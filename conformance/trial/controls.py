@@ -1,0 +1,57 @@
+"""Runs the controls of one case, and remembers what they showed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from conformance.backends.api import Backend
+from conformance.execution import Look, Observe, Setting, execute
+from conformance.model import Model
+from conformance.numbers import Numbers
+from probes.program import Program
+from probes.transform import without
+
+#: A control that is not on time by then could not make any hold count (`Numbers.patience`).
+CONTROL_HOLD: Final = 0.1
+
+
+@dataclass(slots=True)
+class ControlRunner:
+    """The controls of one case on one device."""
+
+    backend: Backend
+    setting: Setting
+    numbers: Numbers
+    once_only: bool = False  # late events are not followed up
+    latest: dict[tuple[str, str], Sequence[Look]] = field(default_factory=dict)
+    runs: dict[str, int] = field(default_factory=dict)
+    _kept: dict[tuple[str, str], Sequence[Look]] = field(default_factory=dict)
+
+    def run(self, program: Program, observe: Observe) -> Sequence[Look]:
+        """Run a control now."""
+        setting = replace(self.setting, observe=observe, hold=min(self.setting.hold, CONTROL_HOLD))
+        looks = execute(self.backend, program, setting, self.numbers)
+        self.latest[program.digest, observe] = looks
+        self.runs[program.digest] = self.runs.get(program.digest, 0) + 1
+        return looks
+
+    def once(self, program: Program, observe: Observe) -> Sequence[Look]:
+        """Run a control the first time only: for what it shows to happen, once a case is enough."""
+        key = program.digest, observe
+        if key not in self._kept:
+            self._kept[key] = self.run(program, observe)
+        return self._kept[key]
+
+
+def own_control(program: Program, event: str) -> Program | None:
+    """The first control of the ladder: without what stands behind the event's record on its own stream."""
+    model = Model()
+    for number, step in enumerate(program.steps):
+        model.feed(step, number)
+    record = model.current.get(event)
+    if record is None:
+        return None
+    behind = {node.step for node in model.behind(record) if not node.temporary or node.kind == "wait"}
+    return without(program, behind) if behind else None

@@ -1,0 +1,299 @@
+"""Turns what came of a case into the record that is kept, under the profile that binds the backend."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from conformance.backends.api import Backend
+from conformance.execution import Look
+from conformance.judgement.statements import CONCURRENCY, RANK, Statement
+from conformance.model import Model
+from conformance.spec import CLAUSES, Basis, Level
+from conformance.trial.case import Repetition, Trial
+from conformance.trial.pipeline import PipeRun
+from probes.notation import lane_of, print_program, print_step
+from probes.probe import Case, Probe
+from probes.program import Nop, Pause, Program
+from reports.records import (
+    ClauseResult,
+    Control,
+    Counts,
+    EventSeen,
+    Finding,
+    HostPoint,
+    Kind,
+    Observation,
+    Operation,
+    Result,
+    RingMeasure,
+    Verdict,
+)
+
+#: Verdicts that say something about a clause.
+JUDGED: Final = (Verdict.CONFORMANT, Verdict.NON_CONFORMANT)
+
+
+def result_of(backend: Backend, trial: Trial) -> Result:
+    """The record of a case that was run, or could not be."""
+    clauses: dict[str, ClauseResult] = {}
+    expected = trial.probe.expected(trial.case)
+    for clause in expected:
+        clauses[clause] = _clause(backend, trial, clause)
+    for clause, statement in trial.strongest.items():
+        # What was not asked for is kept where it says something.
+        if clause not in clauses and statement.verdict not in (Verdict.UNSUPPORTED, Verdict.OBSERVED):
+            clauses[clause] = _clause(backend, trial, clause)
+    findings = [f for f in (_finding(trial, c) for c in clauses.values()) if f is not None]
+    control = next((c for c in (_control(trial, f.clause) for f in findings) if c is not None), None)
+    return _record(
+        backend,
+        trial.probe,
+        trial.case,
+        clauses=tuple(clauses.values()),
+        findings=tuple(findings),
+        control=control,
+        form=trial.form,
+        counts=_counts(sum(trial.verdicts.values(), Counter()) if trial.verdicts else Counter()),
+        observations=_observations(trial),
+        histogram={f"<{2**bits}": count for bits, count in sorted(trial.histogram.items())},
+        window=trial.window,
+        seconds=trial.seconds,
+    )
+
+
+def ring_result(
+    backend: Backend, probe: Probe, case: Case, measure: RingMeasure, run: PipeRun, proved: bool, seconds: float
+) -> Result:
+    """The record of one pipeline."""
+    safe = "EVT-SAFE-1" if case.observe == "query" else "EVT-SYNC-1"
+    clauses = []
+    if run.early:
+        clauses.append(_bound(backend, case, safe, Verdict.NON_CONFORMANT, "early", Counts(tried=run.pended, failed=1)))
+    elif run.pended and measure.outcome != "aliased":
+        clauses.append(_bound(backend, case, safe, Verdict.CONFORMANT, "", Counts(tried=run.pended, held=run.pended)))
+    if measure.outcome == "late" and not proved:
+        # A harvest that is late with its control on time is a MUST event not seen; one hold is no proof of it.
+        core = "EVT-INDEP-1" if case.observe == "query" else "EVT-INDEP-3"
+        clauses.append(_bound(backend, case, core, Verdict.INCONCLUSIVE, "late-in-ring", Counts(tried=1, unclear=1)))
+    findings = tuple(
+        Finding(clause=c.clause, text="seen complete while its step's gate was closed", late=0, of=run.pended)
+        for c in clauses
+        if c.verdict is Verdict.NON_CONFORMANT
+    )
+    reason = "" if measure.outcome == "timely" else measure.outcome
+    return _record(
+        backend,
+        probe,
+        case,
+        clauses=tuple(clauses),
+        findings=findings,
+        ring=measure,
+        reason=reason,
+        verdict=None if measure.outcome == "timely" or run.early else Verdict.OBSERVED,
+        seconds=seconds,
+    )
+
+
+def skipped_ring(backend: Backend, probe: Probe, case: Case, reason: str, seconds: float = 0.0) -> Result:
+    """The record of a pipeline that was not run, with why."""
+    clause = "EVT-SAFE-1" if case.observe == "query" else "EVT-SYNC-1"
+    result = _bound(backend, case, clause, Verdict.UNSUPPORTED, reason, Counts())
+    return _record(backend, probe, case, clauses=(result,), reason=reason, seconds=seconds)
+
+
+def _record(
+    backend: Backend,
+    probe: Probe,
+    case: Case,
+    *,
+    clauses: tuple[ClauseResult, ...],
+    findings: tuple[Finding, ...] = (),
+    control: Control | None = None,
+    form: object = None,
+    counts: Counts | None = None,
+    observations: tuple[Observation, ...] = (),
+    histogram: dict[str, int] | None = None,
+    window: float = 0.0,
+    seconds: float = 0.0,
+    ring: RingMeasure | None = None,
+    reason: str = "",
+    verdict: Verdict | None = None,
+) -> Result:
+    program = case.program
+    merged = merge(clauses)
+    failing = [c for c in clauses if c.verdict is Verdict.NON_CONFORMANT]
+    strongest = next(iter(failing or [c for c in clauses if c.verdict is merged]), None)
+    return Result(
+        probe=probe.name,
+        variant=case.variant,
+        surface=backend.surface,
+        subject="runtime",
+        clauses=clauses,
+        level=Level.MUST.value if any(c.level == Level.MUST.value for c in clauses) else Level.SHOULD.value,
+        basis=strongest.basis if strongest is not None else "",
+        verdict=verdict or merged,
+        reason=reason or (strongest.reason if strongest is not None else ""),
+        form=form,  # type: ignore[arg-type]  # a Form or None
+        kind=next((c.kind for c in failing if c.kind is not None), None),
+        counts=counts or (clauses[0].counts if clauses else Counts()),
+        findings=findings,
+        program=print_program(program),
+        digest=program.digest,
+        lanes=lanes_of(program),
+        observations=observations,
+        histogram_us=histogram or {},
+        control=control,
+        window_us=round(window * 1e6, 1),
+        duration_s=round(seconds, 4),
+        ring=ring,
+    )
+
+
+def merge(clauses: tuple[ClauseResult, ...]) -> Verdict:
+    """The verdict over several clauses or variants; nothing at all is unsupported."""
+    if not clauses:
+        return Verdict.UNSUPPORTED
+    ordering = any(c.verdict is Verdict.UNSUPPORTED and c.reason == CONCURRENCY for c in clauses)
+    strongest = max((c.verdict for c in clauses), key=RANK.index)
+    if ordering and strongest is Verdict.CONFORMANT and len({c.clause for c in clauses}) == 1:
+        return Verdict.UNSUPPORTED
+    return strongest
+
+
+def _counts(verdicts: Counter[Verdict]) -> Counts:
+    return Counts(
+        tried=sum(verdicts.values()),
+        held=verdicts[Verdict.CONFORMANT] + verdicts[Verdict.OBSERVED],
+        failed=verdicts[Verdict.NON_CONFORMANT],
+        unclear=verdicts[Verdict.INCONCLUSIVE],
+    )
+
+
+def _clause(backend: Backend, trial: Trial, clause: str) -> ClauseResult:
+    statement = trial.strongest.get(clause)
+    verdict, reason, counts = Verdict.INCONCLUSIVE, "not-reached", Counts()
+    if trial.missing:
+        verdict, reason = Verdict.UNSUPPORTED, trial.missing
+    elif trial.error:
+        verdict, reason = Verdict.INCONCLUSIVE, f"error: {trial.error}"
+    elif statement is not None:
+        counts = _counts(trial.verdicts[clause])
+        verdict, reason = _proved(trial, clause, statement)
+    kind = statement.kind if statement is not None and verdict is Verdict.NON_CONFORMANT else None
+    held = statement.held if statement is not None else None
+    return _bound(backend, trial.case, clause, verdict, reason, counts, kind, held)
+
+
+def _proved(trial: Trial, clause: str, statement: Statement) -> tuple[Verdict, str]:
+    """A late event is a finding only once its proof is complete."""
+    proof = trial.proofs.get(clause)
+    if statement.late is None or proof is None:
+        return statement.verdict, statement.reason
+    if proof.complete:
+        return Verdict.NON_CONFORMANT, statement.kind.value if statement.kind else ""
+    return Verdict.INCONCLUSIVE, proof.reason
+
+
+def _bound(
+    backend: Backend,
+    case: Case,
+    clause: str,
+    verdict: Verdict,
+    reason: str,
+    counts: Counts,
+    kind: Kind | None = None,
+    held: bool | None = None,
+) -> ClauseResult:
+    """The clause's level and basis under the backend's profile; only a MUST keeps a verdict that decides."""
+    binding = CLAUSES[clause].binding(backend.profile)
+    level, basis = binding.level, binding.basis
+    if level is Level.NONE:
+        verdict, reason, kind, held = Verdict.UNSUPPORTED, f"profile {backend.profile}: {binding.note}", None, None
+    elif case.observe in binding.exempt:
+        verdict, kind = Verdict.UNSUPPORTED, None
+        reason = f"profile {backend.profile}: {binding.note or f'nothing is promised to a {case.observe}'}"
+    elif level is Level.SHOULD and verdict in JUDGED:
+        held, verdict = verdict is Verdict.CONFORMANT, Verdict.OBSERVED
+    return ClauseResult(
+        clause=clause,
+        level=level.value,
+        basis=(basis if level is not Level.NONE else Basis.DOCUMENT).value,
+        verdict=verdict,
+        reason=reason,
+        held=held if verdict is Verdict.OBSERVED else None,
+        kind=kind,
+        counts=counts,
+    )
+
+
+def _finding(trial: Trial, clause: ClauseResult) -> Finding | None:
+    if clause.verdict is not Verdict.NON_CONFORMANT:
+        return None
+    statement = trial.strongest[clause.clause]
+    text = CLAUSES[clause.clause].title
+    proof = trial.proofs.get(clause.clause)
+    if proof is not None and proof.complete:
+        return proof.finding(text)
+    return Finding(
+        clause=clause.clause,
+        text=f"{text}: {clause.reason}" if clause.reason else text,
+        event=statement.event,
+        late=clause.counts.failed,
+        of=clause.counts.tried,
+    )
+
+
+def _control(trial: Trial, clause: str) -> Control | None:
+    proof = trial.proofs.get(clause)
+    return proof.control(proof.first.control) if proof is not None and proof.complete else None
+
+
+def lanes_of(program: Program) -> tuple[Operation, ...]:
+    """The program's operations as data."""
+    lanes = []
+    for number, step in enumerate(program.steps):
+        if isinstance(step, (Nop, Pause)):
+            continue
+        kind, *operands = print_step(step).split()
+        lanes.append(Operation(lane=lane_of(step), kind=kind, operands=tuple(operands), step=number))
+    return tuple(lanes)
+
+
+def _observations(trial: Trial) -> tuple[Observation, ...]:
+    kept = dict(trial.kept)
+    if trial.slowest is not None:
+        kept.setdefault(trial.slowest[1].number, (trial.slowest[1], "slowest"))
+    return tuple(_observation(trial.program, repetition, why) for _, (repetition, why) in sorted(kept.items()))
+
+
+def _observation(program: Program, repetition: Repetition, why: str) -> Observation:
+    model, fed = Model(), 0
+    points = []
+    for look in repetition.looks:
+        for number in range(fed, look.at):
+            model.feed(program.steps[number], number)
+        fed = look.at
+        points.append(_point(model, look))
+    return Observation(repetition=repetition.number, why=why, hold_s=repetition.hold, points=tuple(points))
+
+
+def _point(model: Model, look: Look) -> HostPoint:
+    return HostPoint(
+        after_step=look.at,
+        call=print_step(look.call.step) if look.call is not None else "",
+        returned=look.call is None or look.call.outcome.value == "returned",
+        events=tuple(
+            EventSeen(
+                event=event,
+                owed=model.obligation(event).value,
+                seen=seen.ever,
+                polls=seen.polls,
+                after_us=None if seen.after is None else round(seen.after * 1e6, 1),
+            )
+            for event, seen in look.events.items()
+        ),
+        buffers=dict(look.buffers),
+        gates_ended=tuple(sorted(look.ended)),
+        waited_us=round(look.seconds * 1e6, 1),
+    )

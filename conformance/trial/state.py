@@ -1,0 +1,36 @@
+"""What the cases of one run know of each other: it only shortens what follows, and never decides a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from conformance.numbers import Numbers
+from reports.records import Form
+
+
+@dataclass(slots=True)
+class RunState:
+    """Shared by all cases that run on one device in one process."""
+
+    numbers: Numbers
+    proved: bool = False  # a late variant was proved: later ones use short holds
+    forms: set[Form] = field(default_factory=set)
+    live_or_record: bool = False  # EVT-LIVE-1 or EVT-REC-1 was proved: a pipe's control may be late
+    late_rings: set[tuple[int, int]] = field(default_factory=set)
+
+    @property
+    def holds(self) -> tuple[float, ...]:
+        """The holds that a proof needs now."""
+        return self.numbers.short_holds if self.proved else self.numbers.holds
+
+    @property
+    def first_hold(self) -> float:
+        """The hold of a first look: long, so that a hiccup is not taken for a late event."""
+        if self.proved and self.numbers.quick:
+            return self.numbers.harvest
+        return self.holds[-1]
+
+    @property
+    def once(self) -> bool:
+        """Are late variants only looked at once?"""
+        return self.proved and self.numbers.quick

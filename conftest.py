@@ -1,0 +1,3 @@
+"""Loads the plugin in a checkout; elsewhere it is loaded with ``-p conformance.plugin``."""
+
+pytest_plugins = ["conformance.plugin"]

@@ -1,0 +1,64 @@
+"""What makes a control out of a program: leaving operations out, giving a record another event,
+spelling out a wait-stream.
+
+A control keeps the indices of its program's steps and the order in which the streams are used, so
+that the same host points can be compared and no stream changes its queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from probes.notation import lane_of
+from probes.program import Nop, Open, Pause, Program, Record, Step, Wait, WaitStream, gate_of, is_host
+
+
+def without(program: Program, dropped: Collection[int]) -> Program:
+    """``program`` without the steps of these indices.
+
+    A wait bound to a dropped record goes with it, and so does the opening of a dropped gate.
+    """
+    gone = set(dropped)
+    gates = {gate_of(program.steps[index]) for index in gone} - {None}
+    gone |= {i for i, step in enumerate(program.steps) if isinstance(step, Open) and step.gate in gates}
+    bound: dict[str, int] = {}  # event -> index of the record that a wait issued now would obey
+    for index, step in enumerate(program.steps):
+        if isinstance(step, Record):
+            bound[step.event] = index
+        elif isinstance(step, Wait) and bound.get(step.event) in gone:
+            gone.add(index)
+    return Program(tuple(_blank(step) if index in gone else step for index, step in enumerate(program.steps)))
+
+
+def _blank(step: Step) -> Step:
+    # A dropped host step leaves its host point behind: looks of a program and its control are compared by index.
+    return Pause() if is_host(step) else Nop(stream=lane_of(step))
+
+
+def with_other_event(program: Program, records: Collection[int], name: str) -> Program:
+    """``program`` with the records of these indices made on event ``name`` instead."""
+    steps = list(program.steps)
+    for index in records:
+        step = steps[index]
+        if not isinstance(step, Record):
+            raise ValueError(f"step {index} is no record")
+        steps[index] = Record(stream=step.stream, event=name)
+    return Program(tuple(steps))
+
+
+def spelled_out(program: Program) -> tuple[Program, tuple[int, ...]]:
+    """``program`` with each wait-stream written as a record and a wait on an event that is kept.
+
+    Returns the program and, for each of its steps, the index of the step that it came from.
+    """
+    steps: list[Step] = []
+    origin: list[int] = []
+    for index, step in enumerate(program.steps):
+        if isinstance(step, WaitStream):
+            event = f"w{index}"
+            steps += [Record(stream=step.other, event=event), Wait(stream=step.stream, event=event)]
+            origin += [index, index]
+        else:
+            steps.append(step)
+            origin.append(index)
+    return Program(tuple(steps)), tuple(origin)

@@ -1,0 +1,282 @@
+"""Renderings of a report: a summary for a terminal, and Markdown. They read records, never program text."""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tabulate import tabulate
+
+from reports.records import ClauseResult, Decision, Operation, Report, Result, Verdict
+
+#: How the terminal shows each verdict; colour codes apply only where colour is wanted.
+_COLOURS: Final = {
+    Verdict.CONFORMANT: "32",
+    Verdict.NON_CONFORMANT: "31;1",
+    Verdict.INCONCLUSIVE: "33",
+    Verdict.UNSUPPORTED: "2",
+    Verdict.OBSERVED: "36",
+}
+_JUDGED: Final = (Verdict.CONFORMANT, Verdict.NON_CONFORMANT)
+
+
+def paint(text: str, verdict: Verdict, colour: bool) -> str:
+    """``text`` in the verdict's colour."""
+    return f"\033[{_COLOURS[verdict]}m{text}\033[0m" if colour else text
+
+
+def judged(results: Iterable[Result]) -> tuple[int, int, Counter[tuple[str, str]]]:
+    """How many (clause, variant) pairs of a MUST were judged, of how many, and why the others were not."""
+    done, left = 0, Counter[tuple[str, str]]()
+    for result in results:
+        for clause in result.clauses:
+            if clause.level == "SHOULD":
+                continue
+            if clause.verdict in _JUDGED:
+                done += 1
+            else:
+                left[clause.verdict.value, clause.reason] += 1
+    return done, done + sum(left.values()), left
+
+
+def family_of(result: Result) -> str:
+    """Rings are shown as one row, each other probe as its own."""
+    return "ring" if result.ring is not None or result.probe.startswith("ring-") else result.probe
+
+
+def verdict_table(results: Sequence[Result]) -> list[tuple[str, Counter[Verdict]]]:
+    """For each probe how many variants came out how, in the order of the run."""
+    table: dict[str, Counter[Verdict]] = {}
+    for result in results:
+        table.setdefault(family_of(result), Counter())[result.verdict] += 1
+    return list(table.items())
+
+
+def decision_rows(decision: Decision) -> list[list[str]]:
+    """For each depth: outcome, ring, and what each ring length did."""
+    rows = []
+    for depth in decision.per_in_flight:
+        shown = []
+        for ring in depth.rings:
+            lag = "never" if ring.worst_lag_steps is None else f"{ring.worst_lag_steps} late"
+            shown.append(f"{ring.ring}: {'in time' if ring.late is False else lag if ring.late else ring.reason}")
+        rows.append([str(depth.in_flight), depth.outcome.value, str(depth.ring or "-"), ", ".join(shown)])
+    return rows
+
+
+def findings(results: Iterable[Result]) -> list[tuple[str, str, str]]:
+    """(clause, how many variants of how many, what) for each clause that failed, once."""
+    failed: dict[str, list[tuple[Result, ClauseResult]]] = {}
+    tried: Counter[str] = Counter()
+    for result in results:
+        for clause in result.clauses:
+            tried[clause.clause] += clause.verdict in _JUDGED
+            if clause.verdict is Verdict.NON_CONFORMANT:
+                failed.setdefault(clause.clause, []).append((result, clause))
+    rows = []
+    for clause_id, entries in failed.items():
+        result, clause = entries[0]
+        texts = [f.text for f in result.findings if f.clause == clause_id]
+        published = sorted({f.published_by for r, _ in entries for f in r.findings if f.clause == clause_id} - {""})
+        forms = sorted({r.form.value for r, _ in entries if r.form is not None})
+        kinds = sorted({c.kind.value for _, c in entries if c.kind is not None})
+        detail = "; ".join(
+            [
+                *texts[:1],
+                *(f"{', '.join(kinds)} is late" for _ in kinds[:1]),
+                *(f"form {', '.join(forms)}" for _ in forms[:1]),
+            ]
+        )
+        if published and not forms:
+            detail += f"; seen after {', '.join(published[:3])}"
+        rows.append((clause_id, f"{len(entries)} of {tried[clause_id]} variants", detail))
+    return rows
+
+
+def summary(report: Report, sentence: str, where: str, *, colour: bool = False, limit: int = 6) -> str:
+    """What a run found, on one screen."""
+    header, results = report.header, report.results
+    lines = []
+    name = header.backend + (f" with {' + '.join(header.fault)}" if header.fault else "")
+    device = " ".join(part for part in (header.device.name, header.device.capability, header.device.driver) if part)
+    gate = f"gate {header.gate.kind} ({header.gate.assurance}"
+    gate += f", releases in {header.gate.release_us:.0f} us)" if header.gate.release_us is not None else ")"
+    simulated = "; simulated" if header.simulated else ""
+    lines.append(f"{name}: {device}; {gate}{simulated}")
+    lines += _columns(verdict_table(results), colour)
+    done, total, left = judged(results)
+    lines.append(f"judged {done} of {total} (clause, variant) pairs" + (", left out:" if left else ""))
+    for (verdict, reason), count in left.most_common(limit):
+        lines.append(f"  {count:4d} {verdict}: {_short(reason)}")
+    if len(left) > limit:
+        lines.append(f"  ... and {len(left) - limit} more reasons, all in the report")
+    for clause, share, detail in findings(results):
+        lines.append(paint(f"{clause} fails ({share}): {detail}", Verdict.NON_CONFORMANT, colour))
+    lines.append(
+        "verdict: "
+        + paint(report.verdict.value, report.verdict, colour)
+        + (f" ({report.reason})" if report.reason else "")
+    )
+    lines.append("decision: " + sentence)
+    lines.append(f"report: {where}")
+    return "\n".join(lines)
+
+
+def _short(text: str, width: int = 96) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _columns(table: Sequence[tuple[str, Counter[Verdict]]], colour: bool) -> list[str]:
+    """Probes that came out well share lines; one with a finding, or without a clear answer, has its own."""
+    groups: dict[str, list[str]] = {"conformant": [], "conformant where supported": [], "unsupported": []}
+    rows = []
+    for probe, counts in table:
+        shown = {verdict for verdict in counts if counts[verdict]}
+        if shown <= {Verdict.CONFORMANT}:
+            groups["conformant"].append(probe)
+        elif shown == {Verdict.UNSUPPORTED}:
+            groups["unsupported"].append(probe)
+        elif shown == {Verdict.CONFORMANT, Verdict.UNSUPPORTED}:
+            groups["conformant where supported"].append(probe)
+        else:
+            text = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
+            worst = next(
+                v for v in (Verdict.NON_CONFORMANT, Verdict.INCONCLUSIVE, Verdict.OBSERVED, *Verdict) if counts[v]
+            )
+            rows.append(f"  {probe:19s} {paint(text, worst, colour)}")
+    lines = []
+    for label, probes in groups.items():
+        if probes:
+            lines += textwrap.wrap(
+                f"{label}: {', '.join(_runs(probes))}", 116, initial_indent="  ", subsequent_indent="    "
+            )
+    return lines + rows
+
+
+def _runs(names: Sequence[str]) -> list[str]:
+    """Numbered names in a row as one: independent-1 to -7."""
+    shown: list[str] = []
+    for base, group in itertools.groupby(names, lambda name: name.rstrip("0123456789")):
+        members = list(group)
+        shown.append(members[0] if len(members) == 1 else f"{members[0]} to {members[-1].removeprefix(base)}")
+    return shown
+
+
+def timeline(result: Result) -> str:
+    """The first failing observation, else the first kept, host point by host point."""
+    chosen = next((o for o in result.observations if o.why == "failing"), None)
+    chosen = chosen or next(iter(result.observations), None)
+    lines = [_lanes(result.lanes), ""]
+    if chosen is not None:
+        rows = []
+        for point in chosen.points:
+            call = point.call or "(before)"
+            events = ", ".join(
+                f"{e.event}:{e.owed}{'' if e.seen == (e.owed != 'PEND') else ' SEEN' if e.seen else ' not seen'}"
+                for e in point.events
+            )
+            tokens = ", ".join(f"{k}={v}" for k, v in point.buffers.items())
+            returned = "" if point.returned else " did not return"
+            rows.append([call + returned, events, tokens, ", ".join(point.gates_ended), f"{point.waited_us:.0f}"])
+        lines.append(
+            tabulate(rows, ["after", "events (owed, and if other, what was seen)", "host buffers", "ended gates", "us"])
+        )
+    for finding in result.findings:
+        late = f", {finding.late} of {finding.of} tries" if finding.of else ""
+        cause = f", seen after {finding.published_by}" if finding.published_by else ""
+        holds = f", holds {', '.join(f'{h:g}' for h in finding.holds_s)} s" if finding.holds_s else ""
+        lines.append(f"{finding.clause}: {finding.text} (event {finding.event or '-'}{late}{cause}{holds})")
+    if result.control is not None:
+        lines.append(f"control '{result.control.name}', on time {result.control.on_time} of {result.control.tried}:")
+        lines += ["    " + line for line in result.control.program.splitlines()]
+    return "\n".join(lines)
+
+
+def _lanes(lanes: Sequence[Operation]) -> str:
+    runs: list[tuple[str, list[str]]] = []
+    for op in lanes:
+        text = " ".join((op.kind, *op.operands))
+        if runs and runs[-1][0] == op.lane:
+            runs[-1][1].append(text)
+        else:
+            runs.append((op.lane, [text]))
+    return "\n".join(f"    {lane}: {', '.join(texts)}" for lane, texts in runs)
+
+
+def markdown(report: Report, sentence: str) -> str:
+    """The report for people, as Markdown."""
+    header, results = report.header, report.results
+    name = header.backend + (f" with {' + '.join(header.fault)}" if header.fault else "")
+    out = [f"# Stream and event conformance: {name}", ""]
+    if header.simulated:
+        out += ["**Simulated**: no hardware was used.", ""]
+    facts = [
+        ("device", " ".join(p for p in (header.device.name, header.device.capability) if p)),
+        ("driver", header.device.driver),
+        ("runtime", header.device.runtime),
+        ("software", ", ".join(f"{k} {v}" for k, v in header.software.items()) or "-"),
+        (
+            "gate",
+            f"{header.gate.kind}, {header.gate.assurance}"
+            + (f", releases in {header.gate.release_us:.1f} us" if header.gate.release_us is not None else "")
+            + (f", {header.gate.note}" if header.gate.note else ""),
+        ),
+        ("depth", header.depth),
+        ("run", f"{header.started} to {header.ended or 'cut off'}, suite {header.suite_version}"),
+        ("fingerprint", header.fingerprint.digest[:16]),
+    ]
+    out += [tabulate(facts, ["what", "value"], tablefmt="github"), ""]
+    out += [f"Verdict: **{report.verdict.value}**" + (f" ({report.reason})" if report.reason else "") + ".", ""]
+    out += ["## Decision", "", sentence, ""]
+    out += [
+        tabulate(decision_rows(report.decision), ["in flight", "outcome", "ring", "rings measured"], tablefmt="github"),
+        "",
+    ]
+    if rows := findings(results):
+        out += ["## Findings", "", tabulate(rows, ["clause", "where", "what"], tablefmt="github"), ""]
+    out += ["## Verdicts", ""]
+    table = [[probe, *(counts[v] or "" for v in Verdict)] for probe, counts in verdict_table(results)]
+    out += [tabulate(table, ["probe", *(v.value for v in Verdict)], tablefmt="github"), ""]
+    done, total, left = judged(results)
+    out += [f"Judged {done} of {total} (clause, variant) pairs of a MUST."]
+    if left:
+        out += ["", "Left out:", ""]
+        out += _left_out(results)
+    if report.capabilities:
+        out += ["", "## Capabilities", "", tabulate(sorted(report.capabilities.items()), tablefmt="github")]
+    for result in _worth_showing(results):
+        out += ["", f"### {result.probe}, {result.variant}", "", "```", timeline(result), "```"]
+    return "\n".join(out) + "\n"
+
+
+def _left_out(results: Iterable[Result]) -> list[str]:
+    groups: dict[tuple[str, str], dict[str, set[str]]] = {}
+    for result in results:
+        for clause in result.clauses:
+            if clause.level != "SHOULD" and clause.verdict not in _JUDGED:
+                group = groups.setdefault((clause.verdict.value, clause.reason), {})
+                group.setdefault(clause.clause, set()).add(f"{result.probe}[{result.variant}]")
+    lines = []
+    for (verdict, reason), clauses in groups.items():
+        lines.append(f"- {verdict}: {reason}")
+        for clause_id, variants in sorted(clauses.items()):
+            names = sorted(variants)
+            more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+            lines.append(f"  - {clause_id}: {', '.join(names[:4])}{more}")
+    return lines
+
+
+def _worth_showing(results: Sequence[Result]) -> list[Result]:
+    """One result for each clause that failed, and one for each reason of an inconclusive one."""
+    seen: set[str] = set()
+    chosen = []
+    for result in results:
+        keys = {c.clause for c in result.clauses if c.verdict is Verdict.NON_CONFORMANT}
+        keys |= {f"? {c.reason}" for c in result.clauses if c.verdict is Verdict.INCONCLUSIVE}
+        if keys - seen:
+            seen |= keys
+            chosen.append(result)
+    return chosen

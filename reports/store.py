@@ -1,0 +1,196 @@
+"""Reading and writing reports. What is written appears whole or not at all; what is read is checked first.
+
+A report's version is read before anything is validated, so that a newer report is refused by name
+and never half understood.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from reports.records import SCHEMA_VERSION, Decision, DecisionFile, Header, Report, Result, Verdict
+
+REPORT: Final = "report.json"
+MARKDOWN: Final = "report.md"
+DECISION: Final = "decision.json"
+LOG: Final = "events.jsonl"
+FILES: Final = (REPORT, MARKDOWN, DECISION, LOG)
+#: Where a run sets aside what an earlier one left in the same folder.
+PREVIOUS: Final = "previous"
+
+
+_Record = TypeVar("_Record", Report, DecisionFile)
+
+
+class ReportError(Exception):
+    """A report that cannot be used; one line: what, why and what to do."""
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a file so that readers see the old or the new content, never a part."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def encode(record: Any) -> bytes:
+    """A record as indented JSON with a final newline."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+
+
+def write_report(folder: Path, report: Report, markdown: str) -> None:
+    """Write report.json, report.md and decision.json, the decision last: it names the report's hash."""
+    data = encode(report)
+    write_atomic(folder / REPORT, data)
+    write_atomic(folder / MARKDOWN, markdown.encode())
+    short = DecisionFile(
+        header=report.header,
+        verdict=report.verdict,
+        decision=report.decision,
+        report_sha256=hashlib.sha256(data).hexdigest(),
+    )
+    write_atomic(folder / DECISION, encode(short))
+
+
+def set_aside(folder: Path) -> None:
+    """Move an earlier run's files out of the way, so that a new run that is cut off cannot pass for it."""
+    found = [name for name in FILES if (folder / name).exists()]
+    if not found:
+        return
+    aside = folder / PREVIOUS
+    if REPORT not in found and (aside / REPORT).exists():
+        return  # a cut-off log never displaces a whole report
+    aside.mkdir(exist_ok=True)
+    for name in FILES:
+        with contextlib.suppress(FileNotFoundError):
+            (aside / name).unlink()
+    for name in found:
+        os.replace(folder / name, aside / name)
+
+
+class Log:
+    """events.jsonl: a header, a line per case and result, a footer. Without the footer it is incomplete."""
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self._file = path.open("wb")
+        self._line({"type": "header", "header": header})
+
+    def _line(self, record: dict[str, Any]) -> None:
+        self._file.write(msgspec.json.encode(record) + b"\n")
+        self._file.flush()
+
+    def case(self, probe: str, variant: str) -> None:
+        """A case begins."""
+        self._line({"type": "case", "probe": probe, "variant": variant})
+
+    def result(self, result: Result) -> None:
+        """A case has its result."""
+        self._line({"type": "result", "result": result})
+
+    def footer(self, report: Report) -> None:
+        """The run is complete."""
+        self._line({"type": "footer", "header": report.header, "verdict": report.verdict, "decision": report.decision})
+
+    def close(self) -> None:
+        """Close the file; without a footer it says by itself that it is incomplete."""
+        self._file.close()
+
+
+def load_decision(path: Path) -> DecisionFile:
+    """The decision of a run's folder, decision.json, report.json or events.jsonl. Raises ReportError."""
+    if path.is_dir():
+        for name in (DECISION, REPORT, LOG):
+            if (path / name).is_file():
+                return load_decision(path / name)
+        raise ReportError(f"{path} holds no report: none of {DECISION}, {REPORT}, {LOG} is in it; run the suite first")
+    if path.suffix == ".jsonl":
+        return _from_log(path)
+    data = _read(path)
+    if "results" in data:
+        report = _convert(path, data, Report)
+        return DecisionFile(header=report.header, verdict=report.verdict, decision=report.decision, report_sha256="")
+    return _convert(path, data, DecisionFile)
+
+
+def load_report(path: Path) -> Report:
+    """A whole report, from report.json or the folder that holds it. Raises ReportError."""
+    file = path / REPORT if path.is_dir() else path
+    return _convert(file, _read(file), Report)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ReportError(f"{path} does not exist; name a run's folder or one of its files") from None
+    except OSError as error:
+        raise ReportError(f"{path} cannot be read: {error.strerror}; check its permissions") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    text = _bytes(path)
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ReportError(f"{path} is not JSON, or was cut off ({error}); run the suite again") from None
+    return _versioned(path, data)
+
+
+def _versioned(path: Path, data: Any) -> dict[str, Any]:
+    header = data.get("header") if isinstance(data, dict) else None
+    version = header.get("schema_version") if isinstance(header, dict) else None
+    if version is None:
+        raise ReportError(f"{path} is no report of this suite: it has no header with a schema_version")
+    if version != SCHEMA_VERSION:
+        raise ReportError(
+            f"{path} has schema version {version}, this suite reads {SCHEMA_VERSION}; "
+            "use the suite version that wrote it, or run again"
+        )
+    return dict(data)
+
+
+def _convert(path: Path, data: dict[str, Any], kind: type[_Record]) -> _Record:
+    try:
+        record = msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise ReportError(f"{path} does not fit the schema: {error}; run the suite again") from None
+    if not record.header.complete:
+        raise ReportError(f"{path} is of a run that did not finish; run the suite again")
+    return record
+
+
+def _from_log(path: Path) -> DecisionFile:
+    lines = _bytes(path).splitlines()
+    try:
+        first, last = json.loads(lines[0]), json.loads(lines[-1])
+    except (IndexError, ValueError):
+        raise ReportError(f"{path} is cut off: its first or last line is no JSON; run the suite again") from None
+    _versioned(path, first)
+    if not isinstance(last, dict) or last.get("type") != "footer":
+        raise ReportError(f"{path} has no footer: the run did not finish; run the suite again")
+    try:
+        return DecisionFile(
+            header=msgspec.convert(last["header"], Header),
+            verdict=msgspec.convert(last["verdict"], Verdict),
+            decision=msgspec.convert(last["decision"], Decision),
+            report_sha256="",
+        )
+    except (KeyError, msgspec.ValidationError) as error:
+        raise ReportError(f"{path}: its footer does not fit the schema ({error}); run the suite again") from None
