@@ -7,10 +7,13 @@ JOBS ?= 2
 # Another index for torch, for instance a vendor's CPU builds.
 TORCH_INDEX ?=
 
+PIP_INTO := pip_into() { venv=$$1; shift; $$venv/bin/python -m pip install --quiet --disable-pip-version-check "$$@"; }; pip_into
+SAY := echo "make:"
+
 .PHONY: report test lint clean
 
 report: $(VENV)/.made
-	$(VENV)/bin/python -m conformance.tour $(OUT)
+	@$(VENV)/bin/python -m conformance.tour $(OUT)
 
 test: $(TEST_VENV)/.made
 	$(TEST_VENV)/bin/python -m pytest -n $(JOBS) $(ARGS)
@@ -24,20 +27,19 @@ lint: $(TEST_VENV)/.made
 # site-packages: --system-site-packages would see only the base interpreter, and vendor images keep
 # torch in a virtual environment.
 $(VENV)/.made: pyproject.toml
-	$(PYTHON) -m venv --clear $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e . \
-		|| { echo "make: the core's packages could not be installed into $(VENV): this needs a network, or an index in PIP_INDEX_URL" >&2; exit 1; }
-	$(PYTHON) -c 'import importlib.util as u, pathlib; s = u.find_spec("torch"); print(pathlib.Path(s.origin).parent.parent if s and s.origin else "")' \
-		| grep . > $(VENV)/torch.path \
-		&& cp $(VENV)/torch.path "$$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/vendor-torch.pth" || true
-	touch $@
+	@echo "making $(VENV) (the core's packages, never torch)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP_INTO) $(VENV) -e . || { $(SAY) "the core's packages could not be installed into $(VENV): this needs a network, or an index in PIP_INDEX_URL" >&2; exit 1; }
+	@$(PYTHON) -c 'import importlib.util as u, pathlib; s = u.find_spec("torch"); print(pathlib.Path(s.origin).parent.parent if s and s.origin else "")' \
+		| { grep . || true; } > "$$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/vendor-torch.pth"
+	@touch $@
 
 $(TEST_VENV)/.made: pyproject.toml
-	$(PYTHON) -m venv --clear $(TEST_VENV)
-	$(if $(TORCH_INDEX),$(TEST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 --index-url $(TORCH_INDEX))
-	$(TEST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]' \
-		|| { echo "make: the test packages could not be installed into $(TEST_VENV): this needs a network, or an index in PIP_INDEX_URL (TORCH_INDEX= for torch)" >&2; exit 1; }
-	touch $@
+	@echo "making $(TEST_VENV) (the test packages, torch's CPU build among them)"
+	@$(PYTHON) -m venv --clear $(TEST_VENV)
+	@$(if $(TORCH_INDEX),$(PIP_INTO) $(TEST_VENV) torch==2.13.0 --index-url $(TORCH_INDEX),true)
+	@$(PIP_INTO) $(TEST_VENV) -e '.[test]' || { $(SAY) "the test packages could not be installed into $(TEST_VENV): this needs a network, or an index in PIP_INDEX_URL (TORCH_INDEX= for torch)" >&2; exit 1; }
+	@touch $@
 
 clean:
 	rm -rf $(VENV) $(TEST_VENV) $(OUT) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -79,16 +79,16 @@ def _depth(
         return decided(Outcome.UNDECIDED, "not-measured")
     if not causal:
         return decided(Outcome.UNDECIDED, "timed-gate")
+    left_out = {probe for probe, _ in missing}
+    if left_out & {"publication", f"ring-1-{n}", f"ring-{n}-{n}"}:
+        return decided(Outcome.UNDECIDED, "restricted: decisive variants were left out")
     if one.late and full.late:
-        return decided(Outcome.INEFFECTIVE, f"late with one copy stream, and late with {n}")
+        return decided(Outcome.INEFFECTIVE, f"late with one copy stream, and late with {n}" + _theorem(rows, n))
     unsafe = [clause for clause in UNSAFE if verdicts.get(clause) is Verdict.NON_CONFORMANT]
     if unsafe:
         return decided(Outcome.UNDECIDED, f"unsafe: {', '.join(unsafe)}")
     if one.late is None or full.late is None:
         return decided(Outcome.UNDECIDED, one.reason if one.late is None else full.reason)
-    left_out = {probe for probe, _ in missing}
-    if f"ring-{n}-{n}" in left_out or not one.late and left_out & {"publication", f"ring-1-{n}"}:
-        return decided(Outcome.UNDECIDED, "restricted: decisive variants were left out")
     if one.late:
         return decided(Outcome.ENABLE, f"late with one copy stream, in time with {n}" + _theorem(rows, n), n)
     core = verdicts.get("EVT-INDEP-1")
@@ -108,7 +108,7 @@ def _row(k: int, n: int, results: Sequence[Result], excused: bool) -> RingRow | 
     measures = [r.ring for r in results if r.ring and (r.ring.ring, r.ring.in_flight) == (k, n) and r.ring.decisive]
     if not measures:
         return None
-    late = [m for m in measures if m.outcome == "late" or excused and m.outcome == "control-late"]
+    late = [m for m in measures if m.outcome == "late" or (excused and m.outcome == "control-late")]
     if late:
         lags = [m.lag_steps for m in late]
         worst = None if any(lag is None for lag in lags) else max(lag for lag in lags if lag is not None)

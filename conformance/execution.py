@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
 from conformance.backends.api import Backend, EventFlags, Request, Session, Waiter
@@ -61,6 +62,7 @@ class Seen:
     flickered: bool  # a look said no after one had said yes
     polls: int
     after: float | None  # seconds from the beginning of the look to the first yes
+    data: dict[str, int] = field(default_factory=dict)  # host buffers, read right after the first yes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +136,7 @@ class Observer:
         started = clock.now()
         value: bool | None = None
         outcome = Outcome.RETURNED
+        patience = self._patience(step)
         if isinstance(step, Open):
             self.session.open(step.gate)
         elif isinstance(step, Destroy):
@@ -142,10 +145,16 @@ class Observer:
                 outcome = Outcome.BLOCKED
         elif isinstance(step, QueryStream):
             value = self.session.query_stream(step.stream)
+            polls = 0
+            # Where it must be idle by now, it may take its time; where it must be busy, one answer is what there is.
+            while not value and self._must_return(step) and clock.now() - started < patience:
+                clock.pause(polls)
+                polls += 1
+                value = self.session.query_stream(step.stream)
         elif isinstance(step, (Sync, SyncStream, SyncDevice)):
             waiter = self.session.start(step)
             polls = 0
-            while not waiter.returned and clock.now() - started < self._patience(step):
+            while not waiter.returned and clock.now() - started < patience:
                 clock.pause(polls)
                 polls += 1
             if waiter.error is not None:
@@ -155,15 +164,18 @@ class Observer:
         self._issued = number + 1
         return Call(step=step, outcome=outcome, value=value, seconds=clock.now() - started)
 
-    def _patience(self, step: Sync | SyncStream | SyncDevice) -> float:
-        """The deadline where the call must return; where it must not, it is only watched."""
+    def _must_return(self, step: HostStep) -> bool:
+        """Is nothing left that the call may wait for, on any device?"""
         if isinstance(step, Sync):
-            owed = self.model.obligation(step.event)
-            return self.setting.hold if owed in (Obligation.MUST, Obligation.NEVER) else self.numbers.concurrency
-        mine = [n for n in self.model.nodes if isinstance(step, SyncDevice) or n.stream == step.stream]
-        return self.setting.hold if all(map(self.model.is_serial, mine)) else self.numbers.concurrency
+            return self.model.obligation(step.event) in (Obligation.MUST, Obligation.NEVER)
+        stream = step.stream if isinstance(step, (SyncStream, QueryStream)) else None
+        return all(self.model.is_serial(n) for n in self.model.nodes if stream in (None, n.stream))
 
-    def _asks(self, event: str, recorded_later: bool) -> bool:
+    def _patience(self, step: HostStep) -> float:
+        """The deadline where a call must return; where it need not, it is only watched."""
+        return self.numbers.deadline if self._must_return(step) else self.numbers.concurrency
+
+    def _asks(self, event: str, touched_later: bool) -> bool:
         """May and should this event be looked at now?"""
         if event in self.model.destroyed:
             return False
@@ -173,7 +185,7 @@ class Observer:
             return True
         if event in self._unwatched:
             return False
-        return event in self.model.current or not recorded_later
+        return not touched_later  # a helper inside synchronize and a call on the same event never meet
 
     def _ask(self, event: str) -> bool:
         if self.setting.observe == "query":
@@ -194,13 +206,13 @@ class Observer:
         gates: Sequence[str],
         *,
         call: Call | None = None,
-        recorded_later: frozenset[str] = frozenset(),
+        touched_later: frozenset[str] = frozenset(),
         hold: float | None = None,
     ) -> Look:
         """Look at events, buffers and gates until nothing more is to be expected of them."""
         clock, model, numbers = self.backend.clock, self.model, self.numbers
         hold = self.setting.hold if hold is None else hold
-        asked = [event for event in events if self._asks(event, event in recorded_later)]
+        asked = [event for event in events if self._asks(event, event in touched_later)]
         owed = {event: model.obligation(event) for event in asked}
         must = [e for e in asked if owed[e] is Obligation.MUST or owed[e] is Obligation.NEVER]
         hoped = [e for e in asked if owed[e] is Obligation.SHOULD]
@@ -208,8 +220,9 @@ class Observer:
         due = self._due(buffers)
         polls: dict[str, list[bool]] = {event: [] for event in asked}
         after: dict[str, float] = {}
+        data: dict[str, dict[str, int]] = {}
         arrived: dict[str, float] = {}
-        values = {buffer: 0 for buffer in buffers}
+        values = dict.fromkeys(buffers, 0)
         started = clock.now()
         watched_since: float | None = None
         rounds = 0
@@ -224,6 +237,7 @@ class Observer:
                 polls[event].append(seen)
                 if seen and event not in after:
                     after[event] = clock.now() - started
+                    data[event] = {buffer: self.session.read(buffer) for buffer in buffers}
             rounds += 1
             now = clock.now() - started
             waiting = not all(e in after for e in must) and now < hold
@@ -244,7 +258,9 @@ class Observer:
         return Look(
             at=self._issued,
             call=call,
-            events={event: _summary(answers, after.get(event)) for event, answers in polls.items()},
+            events={
+                event: _summary(answers, after.get(event), data.get(event, {})) for event, answers in polls.items()
+            },
             buffers=values,
             arrived=arrived,
             ended=frozenset(gate for gate in gates if self.session.ended(gate)),
@@ -271,10 +287,16 @@ class Observer:
         return rounds >= self.numbers.pend_polls and seconds >= self.numbers.pend_window
 
 
-def _summary(answers: list[bool], after: float | None) -> Seen:
-    flickered = any(a and not b for a, b in zip(answers, answers[1:]))
+def _summary(answers: list[bool], after: float | None, data: dict[str, int]) -> Seen:
+    flickered = any(a and not b for a, b in pairwise(answers))
     return Seen(
-        first=answers[0], last=answers[-1], ever=any(answers), flickered=flickered, polls=len(answers), after=after
+        first=answers[0],
+        last=answers[-1],
+        ever=any(answers),
+        flickered=flickered,
+        polls=len(answers),
+        after=after,
+        data=data,
     )
 
 
@@ -302,7 +324,7 @@ def execute(backend: Backend, program: Program, setting: Setting, numbers: Numbe
 def _run(observer: Observer, program: Program) -> list[Look]:
     observer.plan(program)
     events, buffers, gates = program.events, program.host_buffers, program.gates
-    to_record = Counter(step.event for step in program.steps if isinstance(step, Record))
+    to_touch = Counter(step.event for step in program.steps if isinstance(step, (Record, Wait)))
     to_open = sum(isinstance(step, Open) for step in program.steps)
     looks: list[Look] = []
     late = False
@@ -313,8 +335,8 @@ def _run(observer: Observer, program: Program) -> list[Look]:
         if late and to_open:
             # Between the gates that follow a late look lies one publication window; the last nudges get the whole hold.
             hold = observer.numbers.publication_window(hold)
-        later = frozenset(event for event, count in to_record.items() if count)
-        found = observer.look(events, buffers, gates, call=call, recorded_later=later, hold=hold)
+        later = frozenset(event for event, count in to_touch.items() if count)
+        found = observer.look(events, buffers, gates, call=call, touched_later=later, hold=hold)
         late = late or any(
             not seen.ever and observer.model.obligation(event) is Obligation.MUST
             for event, seen in found.events.items()
@@ -324,8 +346,8 @@ def _run(observer: Observer, program: Program) -> list[Look]:
     for number, step in enumerate(program.steps):
         if not is_host(step):
             blocked = observer.issue(step, number)  # type: ignore[arg-type]  # not a host step
-            if isinstance(step, Record):
-                to_record[step.event] -= 1
+            if isinstance(step, (Record, Wait)):
+                to_touch[step.event] -= 1
             if blocked is not None:
                 looks.append(Look(at=number + 1, call=blocked))
                 break
@@ -338,6 +360,6 @@ def _run(observer: Observer, program: Program) -> list[Look]:
             looks.append(Look(at=number + 1, call=call))
             break
         look(call)
-        if call.outcome is Outcome.BLOCKED or late and observer.setting.stop_when_late:
+        if call.outcome is Outcome.BLOCKED or (late and observer.setting.stop_when_late):
             break
     return looks

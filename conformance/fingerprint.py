@@ -79,8 +79,13 @@ def parts(
         "torch": torch,
         "plugin": plugin,
         "runtime": runtime,
-        **{name: environ.get(name) or NONE for name in QUEUE_VARIABLES},
+        **{name: _setting(name, environ) for name in QUEUE_VARIABLES},
     }
+
+
+def _setting(name: str, environ: Mapping[str, str]) -> str:
+    value = environ.get(name, "")
+    return NONE if value == "" or (value == "0" and name in LAUNCH_BLOCKING) else value
 
 
 def digest(of: Mapping[str, str]) -> str:
@@ -103,10 +108,14 @@ def read_here(backend: str, index: int = 0) -> dict[str, str]:
         from conformance.backends import opencl
 
         name, driver = opencl.identify(index)
+    elif backend == "cuda":
+        from conformance.backends.torch_device.identity import identify
+
+        name, driver = identify(backend, index)
     return parts(backend, name, driver)
 
 
 def home_free(text: str) -> str:
     """``text`` without the user's home path."""
     home = str(Path.home())
-    return text.replace(home, "~") if len(home) > 1 else text
+    return re.sub(re.escape(home) + r"(?![^/:;,\s])", "~", text) if len(home) > 1 else text

@@ -175,15 +175,37 @@ class Model:
     def tokens(self, record: Node) -> dict[str, int]:
         """What host buffers must hold once the record is complete: buffer name -> value.
 
-        A buffer that something outside the record's past writes too is left out: its value proves nothing.
+        A buffer that something outside the record's past writes too is left out, and so is a copy whose
+        source is written in no order with it: their values prove nothing.
         """
         inside = {
-            node.buffer: self.token(node)
+            node.buffer: node
             for node in self.closure(record)
             if node.kind == "copy" and node.buffer is not None and is_host_buffer(node.buffer)
         }
         outside = {node.buffer for node in self.nodes if node.buffer is not None and not self.captures(record, node)}
-        return {buffer: value for buffer, value in inside.items() if buffer not in outside}
+        return {
+            buffer: self.token(node)
+            for buffer, node in inside.items()
+            if buffer not in outside and not self._races(node)
+        }
+
+    def telling(self, node: Node) -> bool:
+        """Would the value of this pending copy, seen in its buffer, show that the copy was done?"""
+        value = self.token(node)
+        others = (n for n in self.nodes if n.buffer == node.buffer and n is not node)
+        return value != 0 and not self._races(node) and all(self.token(n) != value for n in others)
+
+    def _races(self, node: Node) -> bool:
+        """Does anything write the copy's source, or its target, in no order with it?"""
+        return any(
+            n.buffer in (node.source, node.buffer)
+            and n is not node
+            and not self.captures(node, n)
+            and not self.captures(n, node)
+            for n in self.nodes
+            if n.buffer is not None
+        )
 
     def behind(self, node: Node) -> list[Node]:
         """What was issued after the node on its own stream, in issue order."""

@@ -6,28 +6,30 @@ does, or ``-p conformance.plugin``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pytest
 
-from conformance.backends.api import Backend
-from conformance.backends.registry import NAMES, find, open_backend
+from conformance.backends.registry import NAMES, Opening, find, open_backend
 from conformance.consistency import check_names
 from conformance.decision import sentence
 from conformance.devices import device_lock
 from conformance.errors import SuiteError
 from conformance.numbers import DEPTHS, Depth, Numbers
-from conformance.run import finish, make_header, run_one
+from conformance.run import check_writable, finish
+from conformance.runner import Runner, open_runner
 from conformance.selection import Selection, select
-from conformance.trial.state import RunState
-from probes.probe import Case, Probe
 from reports.records import Header, Report, Result, Verdict
 from reports.render import markdown, timeline
 from reports.store import write_report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from probes.probe import Case, Probe
 
 SUITE: Final = "test_conformance.py"
 #: The name under which results travel from workers to the controller.
@@ -36,11 +38,9 @@ PROPERTY: Final = "stream-conformance"
 
 @dataclass(slots=True)
 class Opened:
-    """A backend in use in this process, with what its cases know of each other."""
+    """A device in use by this process."""
 
-    backend: Backend
-    header: Header
-    state: RunState
+    runner: Runner
     header_sent: bool = False
 
 
@@ -54,17 +54,24 @@ class Session:
     faults: tuple[str, ...]
     device: str | None
     opened: dict[str, Opened] = field(default_factory=dict)
+    refused: dict[str, SuiteError] = field(default_factory=dict)
     headers: dict[str, Header] = field(default_factory=dict)
     results: dict[str, list[Result]] = field(default_factory=dict)
     written: list[tuple[str, Report, Path | None]] = field(default_factory=list)
 
     def open(self, name: str) -> Opened:
-        """The backend, opened once a process."""
+        """The backend, opened once a process. Raises SuiteError, the same one each time: a start may take minutes."""
+        if name in self.refused:
+            raise self.refused[name]
         if name not in self.opened:
             faults = self.faults if name == "reference" else ()
-            backend = open_backend(name, device=self.device if name != "reference" else None, faults=faults)
-            header = make_header(backend, self.depth, None)
-            self.opened[name] = Opened(backend, header, RunState(self.numbers))
+            device = self.device if name != "reference" else None
+            opening = Opening(name=name, device=device, faults=faults, gate_limit=self.numbers.gate_limit)
+            try:
+                self.opened[name] = Opened(open_runner(opening, self.numbers, self.depth))
+            except SuiteError as error:
+                self.refused[name] = error
+                raise
         return self.opened[name]
 
 
@@ -86,13 +93,13 @@ class Item:
         session = self.request.config.stash[KEY]
         try:
             opened = session.open(self.name)
+            with device_lock(opened.runner.lock):
+                result = opened.runner.run(self.probe, self.case)
         except SuiteError as error:
             pytest.fail(str(error), pytrace=False)
-        with device_lock(opened.backend.device()):
-            result = run_one(opened.backend, self.probe, self.case, opened.state)
         sent: dict[str, Any] = {"backend": self.name, "result": msgspec.to_builtins(result)}
         if not opened.header_sent:
-            sent["header"], opened.header_sent = msgspec.to_builtins(opened.header), True
+            sent["header"], opened.header_sent = msgspec.to_builtins(opened.runner.header), True
         self.request.node.user_properties.append((PROPERTY, sent))
         _conclude(result, allow_inconclusive=self.request.config.getoption("--allow-inconclusive"))
 
@@ -130,11 +137,15 @@ def pytest_configure(config: pytest.Config) -> None:
     depth = Depth(config.getoption("--sc-depth"))
     numbers = DEPTHS[depth]
     if (repeat := config.getoption("--sc-repeat")) is not None:
+        if repeat < 1:
+            raise pytest.UsageError(f"--sc-repeat {repeat}: give a number from 1")
         numbers = replace(numbers, repeat=repeat)
     if (in_flight := config.getoption("--sc-max-in-flight")) is not None:
         numbers = replace(numbers, max_in_flight=in_flight)
     try:
         check_names()
+        if (folder := config.getoption("--capability-report")) is not None:
+            check_writable(folder, "--capability-report")
         select(numbers)  # refuses a depth that cannot be measured
         faults = tuple(config.getoption("--sc-fault"))
         if faults:
@@ -148,7 +159,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Give the devices back."""
     session = config.stash.get(KEY, None)
     for opened in session.opened.values() if session is not None else ():
-        opened.backend.close()
+        opened.runner.close()
 
 
 def _wanted(config: pytest.Config) -> list[str]:
@@ -183,7 +194,7 @@ def sc_item(request: pytest.FixtureRequest) -> Item:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take the sentinel away; where it survived deselection, no backend was asked for, so absent ones are no failure."""
+    """Take the sentinel away; where it survived deselection, no backend was asked for: absent ones are no failure."""
     mine = [item for item in items if item.path.name == SUITE]
     sentinels = [item for item in mine if item.name == "test_sentinel"]
     gone = list(sentinels)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tabulate import tabulate
 
@@ -22,8 +21,12 @@ from conformance.faults import DECOYS, FAULTS, fault_of
 from conformance.judgement.statements import CONCURRENCY
 from conformance.numbers import Depth, Numbers
 from conformance.run import run
+from conformance.runner import LocalRunner
 from conformance.selection import Selection, select
 from reports.records import Report, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
 
 #: Two faults at once: what must be found, and the outcomes for two, three and four steps in flight.
 PAIRS: Final = {
@@ -67,8 +70,8 @@ def devices() -> list[tuple[str, ...]]:
 def run_device(faults: tuple[str, ...], alias: str | None = None) -> Row:
     """Run the decisive variants on one device, once each: the device is deterministic."""
     numbers = Numbers(repeat=1)
-    backend = ReferenceBackend(faults, alias=alias)
-    report = run(backend, decisive(numbers), numbers, Depth.STANDARD)
+    runner = LocalRunner(ReferenceBackend(faults, alias=alias), numbers, Depth.STANDARD)
+    report = run(runner, decisive(numbers), numbers)
     return _row(faults, report)
 
 

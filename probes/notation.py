@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from probes.program import (
+    HOST_LANE,
     Copy,
     Destroy,
     DeviceOp,
@@ -29,6 +30,7 @@ from probes.program import (
     Read,
     Record,
     Step,
+    StepError,
     Sync,
     SyncDevice,
     SyncStream,
@@ -37,7 +39,6 @@ from probes.program import (
     is_host,
 )
 
-HOST_LANE: Final = "host"
 _NAME: Final = r"([A-Za-z]\w*)"
 
 #: For each device operation: its operands as a pattern, how they are named in an error, its maker.
@@ -77,7 +78,7 @@ class ProgramError(ValueError):
 def parse(text: str) -> Program:
     """Read a program. Blank lines and lines that begin with # are skipped; raises ProgramError."""
     steps: list[Step] = []
-    number = 0
+    places: list[tuple[int, int]] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -89,21 +90,22 @@ def parse(text: str) -> Program:
         for part in line[position:].split(","):
             column = position + len(part) - len(part.lstrip()) + 1
             steps.append(_step(lane[1], part.strip(), number, column))
+            places.append((number, column))
             position += len(part) + 1
     try:
         return Program(tuple(steps))
-    except ValueError as error:
-        raise ProgramError(max(number, 1), 1, str(error)) from None
+    except StepError as error:
+        raise ProgramError(*places[error.index], error.reason) from None
 
 
 def _step(lane: str, text: str, line: int, column: int) -> Step:
     table: dict[str, tuple[str, str, Callable[..., Step]]] = {}
     table.update(_HOST if lane == HOST_LANE else _DEVICE)
-    name, _, rest = text.partition(" ")
+    name, *rest = text.split(maxsplit=1) or [""]
     if name not in table:
         raise ProgramError(line, column, f"expected one of {', '.join(table)}")
     pattern, operands, make = table[name]
-    match = re.fullmatch(pattern, rest.strip())
+    match = re.fullmatch(pattern, rest[0].strip() if rest else "")
     if match is None:
         raise ProgramError(line, column, f"expected '{name} {operands}'")
     return make(*match.groups()) if lane == HOST_LANE else make(lane, *match.groups())

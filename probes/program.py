@@ -12,6 +12,8 @@ from typing import Final, Union
 
 #: The stream that stands for the backend's default stream; every other name is a side stream.
 DEFAULT_STREAM: Final = "default"
+#: The lane of the host's steps in a program's text; no stream has this name.
+HOST_LANE: Final = "host"
 #: Host buffers are those whose name begins with this letter; all others live on the device.
 HOST_BUFFER: Final = "h"
 
@@ -158,7 +160,7 @@ def is_host(step: Step) -> bool:
 class Program:
     """A well-formed sequence of steps in issue order.
 
-    Raises ValueError where a step could never mean anything: a buffer copied onto itself, a fill of
+    Raises StepError where a step could never mean anything: a buffer copied onto itself, a fill of
     a host buffer, a gate that is opened but not queued or queued twice, a destroyed event that is
     used again.
     """
@@ -225,31 +227,42 @@ def is_host_buffer(name: str) -> bool:
     return name.startswith(HOST_BUFFER)
 
 
+class StepError(ValueError):
+    """A step that could never mean anything; ``index`` says which, from 0."""
+
+    def __init__(self, index: int, step: Step, reason: str) -> None:
+        super().__init__(f"step {index + 1} ({type(step).__name__}): {reason}")
+        self.index, self.reason = index, reason
+
+
 def check(steps: tuple[Step, ...]) -> None:
-    """Raise ValueError at the first step that could never mean anything."""
+    """Raise StepError at the first step that could never mean anything."""
     gates: set[str] = set()
     destroyed: set[str] = set()
-    for number, step in enumerate(steps, 1):
-        where = f"step {number} ({type(step).__name__})"
+    for index, step in enumerate(steps):
+        if not isinstance(step, HOST_STEPS) and step.stream == HOST_LANE:
+            raise StepError(index, step, f"no stream can be called {HOST_LANE}: that is the host's lane")
+        if isinstance(step, Fill) and step.value < 0:
+            raise StepError(index, step, f"{step.buffer} is filled with {step.value}; a token is 0 or more")
         gate = gate_of(step)
         if gate is not None:
             if gate in gates:
-                raise ValueError(f"{where}: gate {gate} is queued twice; give each gate a name of its own")
+                raise StepError(index, step, f"gate {gate} is queued twice; give each gate a name of its own")
             gates.add(gate)
         if isinstance(step, Open) and step.gate not in gates:
-            raise ValueError(f"{where}: gate {step.gate} is opened before it is queued")
+            raise StepError(index, step, f"gate {step.gate} is opened before it is queued")
         if isinstance(step, Copy) and step.source == step.target:
-            raise ValueError(f"{where}: {step.source} is copied onto itself")
+            raise StepError(index, step, f"{step.source} is copied onto itself")
         if isinstance(step, Fill) and is_host_buffer(step.buffer):
-            raise ValueError(f"{where}: {step.buffer} is a host buffer; fill a device buffer and copy it")
+            raise StepError(index, step, f"{step.buffer} is a host buffer; fill a device buffer and copy it")
         if isinstance(step, WaitStream) and step.stream == step.other:
-            raise ValueError(f"{where}: {step.stream} waits for itself")
+            raise StepError(index, step, f"{step.stream} waits for itself")
         if isinstance(step, Read) and not is_host_buffer(step.buffer):
-            raise ValueError(f"{where}: {step.buffer} is on the device; only host buffers can be read")
+            raise StepError(index, step, f"{step.buffer} is on the device; only host buffers can be read")
         used = {step.event} if isinstance(step, (Record, Wait, Sync, Destroy)) else set()
         if isinstance(step, Elapsed):
             used = {step.start, step.end}
         if gone := used & destroyed:
-            raise ValueError(f"{where}: event {min(gone)} was destroyed")
+            raise StepError(index, step, f"event {min(gone)} was destroyed")
         if isinstance(step, Destroy):
             destroyed.add(step.event)

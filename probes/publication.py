@@ -88,14 +88,14 @@ def _case(
         text=core_text(captured=captured, spelling=spelling, main=stream, rounds=rounds, waiter=waiter),
         observe=observe,
         flags=flags,
-        factors=tuple(zip(_FACTORS, values)),
+        factors=tuple(zip(_FACTORS, values, strict=True)),
         needs=(
             *FLAG_NEEDS[flags],
             *(("wait-stream",) if spelling == "wait-stream" else ()),
             *(("default-stream",) if main == "default" else ()),
         ),
         decisive=plain and flags in ("default", "blocking"),
-        quick=plain and flags in ("default", "blocking") or _brief(flags, spelling, observe, waiter),
+        quick=(plain and flags in ("default", "blocking")) or _brief(flags, spelling, observe, waiter),
         form_text=two_waits_text(captured=captured, spelling=spelling, main=stream),
     )
 

@@ -19,7 +19,9 @@ def _independent(blocked: int) -> Probe:
         clauses=("STM-CONC-1",),
         faults=tuple(f"queues-{k}" for k in range(1, 8) if k <= blocked),
         control="the same work is seen once the gates are open",
-        cases=plain_cases(gates + _WORK + "host: " + ", ".join(f"open g{i}" for i in range(blocked))),
+        cases=plain_cases(
+            gates + _WORK + "host: " + ", ".join(f"open g{i}" for i in range(blocked)) + ", sync-stream S, sync-device"
+        ),
     )
 
 
@@ -40,7 +42,9 @@ PROBES: Final = (
         clauses=("STM-SYNC-1", "STM-ALIAS-1"),
         faults=("stream-sync-overwaits", "aliased-streams"),
         control="without the pending operations of the other stream",
-        cases=plain_cases(_WORK + "T: gate g2, fill q 4, copy q -> hf, record f\nhost: sync-stream S, open g2"),
+        cases=plain_cases(
+            _WORK + "T: gate g2, fill q 4, copy q -> hf, record f\nhost: sync-stream S, open g2, sync-device"
+        ),
     ),
     *(_independent(blocked) for blocked in range(1, 8)),
 )

@@ -10,7 +10,21 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from probes.notation import lane_of
-from probes.program import Nop, Open, Pause, Program, Record, Step, Wait, WaitStream, gate_of, is_host
+from probes.program import (
+    Destroy,
+    Elapsed,
+    Nop,
+    Open,
+    Pause,
+    Program,
+    Record,
+    Step,
+    Sync,
+    Wait,
+    WaitStream,
+    gate_of,
+    is_host,
+)
 
 
 def without(program: Program, dropped: Collection[int]) -> Program:
@@ -27,7 +41,29 @@ def without(program: Program, dropped: Collection[int]) -> Program:
             bound[step.event] = index
         elif isinstance(step, Wait) and bound.get(step.event) in gone:
             gone.add(index)
+    gone |= _left_without_record(program, gone)
     return Program(tuple(_blank(step) if index in gone else step for index, step in enumerate(program.steps)))
+
+
+def _left_without_record(program: Program, gone: set[int]) -> set[int]:
+    """Host steps on an event whose records are all gone: they would ask what the control does not have."""
+    recorded = {step.event for step in program.steps if isinstance(step, Record)}
+    left = {s.event for i, s in enumerate(program.steps) if isinstance(s, Record) and i not in gone}
+    lost = recorded - left
+    found = set()
+    for index, step in enumerate(program.steps):
+        named = {step.event} if isinstance(step, (Sync, Destroy)) else set()
+        if isinstance(step, Elapsed):
+            named = {step.start, step.end}
+        if named & lost:
+            found.add(index)
+    return found
+
+
+def fresh_name(program: Program, wanted: str) -> str:
+    """``wanted``, or the first of its numbered forms that no event of the program has."""
+    taken = set(program.events)
+    return next(name for name in (wanted, *(f"{wanted}{n}" for n in range(len(taken) + 1))) if name not in taken)
 
 
 def _blank(step: Step) -> Step:
@@ -55,7 +91,7 @@ def spelled_out(program: Program) -> tuple[Program, tuple[int, ...]]:
     origin: list[int] = []
     for index, step in enumerate(program.steps):
         if isinstance(step, WaitStream):
-            event = f"w{index}"
+            event = fresh_name(program, f"w{index}")
             steps += [Record(stream=step.other, event=event), Wait(stream=step.stream, event=event)]
             origin += [index, index]
         else:

@@ -106,7 +106,9 @@ def summary(report: Report, sentence: str, where: str, *, colour: bool = False, 
     gate += f", releases in {header.gate.release_us:.0f} us)" if header.gate.release_us is not None else ")"
     simulated = "; simulated" if header.simulated else ""
     lines.append(f"{name}: {device}; {gate}{simulated}")
-    lines += _columns(verdict_table(results), colour)
+    missed = {family_of(r) for r in results if any(c.held is False for c in r.clauses)}
+    held = {family_of(r) for r in results if any(c.held for c in r.clauses)} - missed
+    lines += _columns(verdict_table(results), held, colour)
     done, total, left = judged(results)
     lines.append(f"judged {done} of {total} (clause, variant) pairs" + (", left out:" if left else ""))
     for (verdict, reason), count in left.most_common(limit):
@@ -129,9 +131,14 @@ def _short(text: str, width: int = 96) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
-def _columns(table: Sequence[tuple[str, Counter[Verdict]]], colour: bool) -> list[str]:
+def _columns(table: Sequence[tuple[str, Counter[Verdict]]], held: set[str], colour: bool) -> list[str]:
     """Probes that came out well share lines; one with a finding, or without a clear answer, has its own."""
-    groups: dict[str, list[str]] = {"conformant": [], "conformant where supported": [], "unsupported": []}
+    groups: dict[str, list[str]] = {
+        "conformant": [],
+        "conformant where supported": [],
+        "observed, and held": [],
+        "unsupported": [],
+    }
     rows = []
     for probe, counts in table:
         shown = {verdict for verdict in counts if counts[verdict]}
@@ -139,6 +146,8 @@ def _columns(table: Sequence[tuple[str, Counter[Verdict]]], colour: bool) -> lis
             groups["conformant"].append(probe)
         elif shown == {Verdict.UNSUPPORTED}:
             groups["unsupported"].append(probe)
+        elif shown <= {Verdict.OBSERVED, Verdict.UNSUPPORTED} and probe in held:
+            groups["observed, and held"].append(probe)
         elif shown == {Verdict.CONFORMANT, Verdict.UNSUPPORTED}:
             groups["conformant where supported"].append(probe)
         else:
@@ -151,7 +160,11 @@ def _columns(table: Sequence[tuple[str, Counter[Verdict]]], colour: bool) -> lis
     for label, probes in groups.items():
         if probes:
             lines += textwrap.wrap(
-                f"{label}: {', '.join(_runs(probes))}", 116, initial_indent="  ", subsequent_indent="    "
+                f"{label}: {', '.join(_runs(probes))}",
+                116,
+                initial_indent="  ",
+                subsequent_indent="    ",
+                break_on_hyphens=False,
             )
     return lines + rows
 

@@ -51,8 +51,8 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def encode(record: Any) -> bytes:
-    """A record as indented JSON with a final newline."""
-    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+    """A record as JSON in one line: indentation would double a report."""
+    return msgspec.json.encode(record) + b"\n"
 
 
 def write_report(folder: Path, report: Report, markdown: str) -> None:
@@ -66,7 +66,7 @@ def write_report(folder: Path, report: Report, markdown: str) -> None:
         decision=report.decision,
         report_sha256=hashlib.sha256(data).hexdigest(),
     )
-    write_atomic(folder / DECISION, encode(short))
+    write_atomic(folder / DECISION, msgspec.json.format(encode(short), indent=1) + b"\n")
 
 
 def set_aside(folder: Path) -> None:
@@ -186,6 +186,8 @@ def _from_log(path: Path) -> DecisionFile:
     if not isinstance(last, dict) or last.get("type") != "footer":
         raise ReportError(f"{path} has no footer: the run did not finish; run the suite again")
     try:
+        if not last["header"]["complete"]:
+            raise ReportError(f"{path} is of a run that did not finish; run the suite again")
         return DecisionFile(
             header=msgspec.convert(last["header"], Header),
             verdict=msgspec.convert(last["verdict"], Verdict),

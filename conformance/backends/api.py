@@ -64,6 +64,7 @@ class Request:
     gates: Sequence[str]
     buffers: Sequence[str]
     flags: EventFlags = EventFlags.DEFAULT
+    families: Mapping[str, str] = field(default_factory=dict)  # stream -> API family, where a program mixes them
     gate_limit: float = 1.9  # seconds from the moment a gate begins to hold
 
 
@@ -193,4 +194,16 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Give the device back."""
+        ...
+
+
+class OpensGates(Protocol):
+    """What a backend should have beside `Backend` if it runs in a child process: CONTRACT.md 7."""
+
+    def open_all_gates(self) -> None:
+        """Open every gate of every session, by stores alone.
+
+        Called by another thread while a program runs, more than once, also before the first session and
+        after the last. Never blocks, and never raises for a gate that has ended.
+        """
         ...

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from conformance.errors import BackendUnavailable, UsageError, unknown_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from conformance.backends.api import Backend
 
 #: In the order in which they are looked for; hardware is what a run without --backend chooses from.
 NAMES: Final = ("reference", "opencl", "cuda", "rocm", "musa", "accelerator")
 HARDWARE: Final = ("cuda", "rocm", "musa", "accelerator")
 SURFACES: Final = ("vendor", "generic", "mixed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """Which device is opened and how; plain data, since hardware is opened in a child process."""
+
+    name: str
+    device: str | None = None  # as --device takes it; None: the first
+    surface: str = "vendor"
+    faults: tuple[str, ...] = ()
+    gate: str | None = None  # only this gate kind; None: the best that works
+    gate_limit: float = 1.9  # seconds, for gates that a self-check closes
+    words: int | None = None  # a file descriptor: gate words in memory that the parent can open them in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +63,6 @@ def check_name(name: str) -> None:
 def open_backend(name: str, *, device: str | None = None, faults: tuple[str, ...] = ()) -> Backend:
     """Open a device. Raises UsageError for what cannot be combined, BackendUnavailable for what is not here."""
     check_name(name)
-    if faults and name != "reference":
-        raise UsageError(f"the {name} backend cannot carry faults; use --backend reference with --fault")
     if name == "reference":
         from conformance.backends.reference import ReferenceBackend
 
@@ -60,9 +72,57 @@ def open_backend(name: str, *, device: str | None = None, faults: tuple[str, ...
     if name == "opencl":
         from conformance.backends.opencl import OpenCLBackend
 
-        return OpenCLBackend(device)
-    _FINDERS[name]()
-    raise BackendUnavailable(f"{name}: no such device")
+        return with_faults(OpenCLBackend(device), faults)
+    return open_hardware(Opening(name=name, device=device, faults=faults))
+
+
+def open_as(opening: Opening) -> Backend:
+    """Open a device in this process. Raises UsageError and BackendUnavailable as `open_backend` does."""
+    check_name(opening.name)
+    if opening.name in HARDWARE:
+        return open_hardware(opening)
+    return open_backend(opening.name, device=opening.device, faults=opening.faults)
+
+
+def with_faults(backend: Backend, faults: tuple[str, ...]) -> Backend:
+    """The backend, wrong at the API in these ways. Raises UsageError for a fault that cannot be laid over it."""
+    if not faults:
+        return backend
+    from conformance.backends.fault_layer import FaultyBackend
+
+    return FaultyBackend(backend, faults)
+
+
+def check_faults(name: str, faults: tuple[str, ...]) -> None:
+    """Raise UsageError for faults that a backend cannot carry, without opening it."""
+    if name == "reference":
+        from conformance.backends.reference.faults import make_device
+
+        make_device(faults)
+    elif faults:
+        from conformance.backends import fault_layer
+
+        fault_layer.check_faults(faults, name)
+
+
+def open_hardware(opening: Opening) -> Backend:
+    """Open an accelerator in this process, which should be a child. Raises BackendUnavailable for what is not here."""
+    found = _FINDERS[opening.name]()
+    known = [index for index, _ in found]
+    if opening.device is not None and opening.device not in known:
+        raise UsageError(
+            f"{opening.name} device '{opening.device}' does not exist on this machine; there is {', '.join(known)}"
+        )
+    from conformance.backends.torch_device import TorchBackend
+
+    backend = TorchBackend(
+        opening.name,
+        opening.device or "0",
+        surface=opening.surface,
+        gate=opening.gate,
+        fd=-1 if opening.words is None else opening.words,
+    )
+    return with_faults(backend, opening.faults)
 
 
 def _reference() -> list[tuple[str, str]]:
@@ -75,9 +135,15 @@ def _opencl() -> list[tuple[str, str]]:
     return find_devices()
 
 
+def _cuda() -> list[tuple[str, str]]:
+    from conformance.backends.torch_device.identity import find_cuda
+
+    return find_cuda()
+
+
 def _not_yet(name: str) -> Callable[[], list[tuple[str, str]]]:
     def finder() -> list[tuple[str, str]]:
-        raise BackendUnavailable(f"{name}: this version has no {name} backend yet; reference and opencl work")
+        raise BackendUnavailable(f"{name}: this version has no {name} backend yet; reference, opencl and cuda work")
 
     return finder
 
@@ -85,5 +151,6 @@ def _not_yet(name: str) -> Callable[[], list[tuple[str, str]]]:
 _FINDERS: Final[dict[str, Callable[[], list[tuple[str, str]]]]] = {
     "reference": _reference,
     "opencl": _opencl,
-    **{name: _not_yet(name) for name in HARDWARE},
+    "cuda": _cuda,
+    **{name: _not_yet(name) for name in HARDWARE if name != "cuda"},
 }

@@ -9,7 +9,7 @@ import click
 
 from conformance.backends.registry import NAMES, find
 from conformance.errors import UsageError, unknown_name
-from conformance.faults import DECOYS, FAULTS, Fault
+from conformance.faults import DECOYS, FAULTS, Fault, fault_of
 from conformance.spec import CLAUSES, Clause, Level
 from probes.catalogue import all_probes
 from probes.probe import Probe
@@ -81,10 +81,12 @@ def explain_command(name: str) -> int:
         _explain_clause(CLAUSES[name.upper()])
     elif name in probes:
         _explain_probe(probes[name])
-    elif name in FAULTS:
-        _explain_fault(FAULTS[name])
+    elif (fault := fault_of(name)) is not None:
+        _explain_fault(fault)
+    elif name in DECOYS:
+        click.echo(f"{name}: {DECOYS[name]}; a legal device, on which nothing may fail")
     else:
-        known = [*CLAUSES, *probes, *FAULTS]
+        known = [*CLAUSES, *probes, *FAULTS, *DECOYS, "queues-1"]
         raise UsageError(unknown_name("clause, probe or fault", name, known, "(see 'stream-conformance list')"))
     return 0
 

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from tqdm import tqdm
 
-from conformance.backends.api import Backend
-from conformance.backends.registry import HARDWARE, NAMES, SURFACES, find, open_backend
+from conformance.backends.registry import HARDWARE, NAMES, SURFACES, Opening, find
 from conformance.decision import sentence
 from conformance.errors import BackendUnavailable, HarnessError, UsageError
 from conformance.fingerprint import set_blocking_variables
 from conformance.numbers import DEPTHS, Depth, Numbers
-from conformance.run import Progress, run, writable
+from conformance.run import Progress, check_writable, run
+from conformance.runner import Runner, open_runner
 from conformance.selection import Selection, select
 from reports.records import Report, Verdict
 from reports.render import summary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 CODES: Final = {Verdict.CONFORMANT: 0, Verdict.NON_CONFORMANT: 1, Verdict.INCONCLUSIVE: 3}
 HARNESS: Final = 4
@@ -77,18 +80,17 @@ def run_command(
     targets = _targets(backend, device, out)
     if faults and backend is None:
         raise UsageError("--fault needs --backend: name the backend that is to be made wrong")
-    opened = [_open(target, tuple(faults), gate) for target in targets]
     code = 0
-    try:
-        for target, device_in_use in zip(targets, opened):
-            with writable(target.folder):
-                pass
-        for target, device_in_use in zip(targets, opened):
-            report = _run(device_in_use, selection, numbers, Depth(depth), target.folder)
+    with ExitStack() as stack:
+        runners = []
+        for target in targets:
+            runners.append(_open(target, tuple(faults), gate, numbers, depth=Depth(depth), selection=selection))
+            stack.callback(runners[-1].close)
+        for target in targets:
+            check_writable(target.folder, "--out")
+        for target, runner in zip(targets, runners, strict=True):
+            report = _run(runner, selection, numbers, target.folder)
             code = max(code, CODES[report.verdict], key=WORST.index)
-    finally:
-        for device_in_use in opened:
-            device_in_use.close()
     return code
 
 
@@ -100,7 +102,7 @@ def _numbers(depth: Depth, repeat: int | None, max_in_flight: int | None, gate_l
         numbers = replace(numbers, max_in_flight=max_in_flight)
     if gate_limit is not None:
         needed = numbers.holds[-1] + 2 * numbers.publication_window(numbers.holds[-1])
-        if gate_limit < needed:
+        if not gate_limit >= needed:  # a NaN is refused too
             raise UsageError(
                 f"--gate-limit {gate_limit:g}: a gate is closed for up to {needed:g} s; give at least that"
             )
@@ -132,20 +134,32 @@ def _targets(backend: str | None, device: str | None, out: Path) -> list[Target]
     return [Target(backend=backend, device=device, folder=out)]
 
 
-def _open(target: Target, faults: tuple[str, ...], gate: str | None) -> Backend:
+def _open(
+    target: Target,
+    faults: tuple[str, ...],
+    gate: str | None,
+    numbers: Numbers,
+    *,
+    depth: Depth,
+    selection: Selection,
+) -> Runner:
     if target.backend in HARDWARE and (blocking := set_blocking_variables()):
         raise UsageError(
-            f"{blocking[0]} is set: each call would wait for the device, and a closed gate would hold the host; unset it"
+            f"{blocking[0]} is set: each call would wait for the device, "
+            "and a closed gate would hold the host; unset it"
         )
-    opened = open_backend(target.backend, device=target.device, faults=faults)
-    if gate is not None and opened.gate().kind != gate:
-        kinds = opened.gate().kind
+    opening = Opening(
+        name=target.backend, device=target.device, faults=faults, gate=gate, gate_limit=numbers.gate_limit
+    )
+    opened = open_runner(opening, numbers, depth, selection)
+    if gate is not None and opened.header.gate.kind != gate:
+        kinds = opened.header.gate.kind
         opened.close()
         raise UsageError(f"--gate {gate}: the {target.backend} backend has no such gate kind; it has {kinds}")
     return opened
 
 
-def _run(backend: Backend, selection: Selection, numbers: Numbers, depth: Depth, folder: Path) -> Report:
+def _run(runner: Runner, selection: Selection, numbers: Numbers, folder: Path) -> Report:
     bar = tqdm(total=len(selection.cases), disable=not sys.stderr.isatty(), leave=False, unit="case")
 
     def progress(done: int, total: int, name: str) -> None:
@@ -155,7 +169,7 @@ def _run(backend: Backend, selection: Selection, numbers: Numbers, depth: Depth,
 
     told: Progress = progress
     try:
-        report = run(backend, selection, numbers, depth, out=folder, progress=told)
+        report = run(runner, selection, numbers, out=folder, progress=told)
     except OSError as error:
         raise HarnessError(
             f"the report in {folder} cannot be written: {error}; free space or name another --out"

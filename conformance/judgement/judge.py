@@ -36,7 +36,7 @@ def judge(program: Program, observe: Observe, looks: Sequence[Look], controls: C
             walk.model.feed(program.steps[number], number)
         fed = look.at
         if look.call is not None and look.call.outcome is Outcome.BLOCKED and type(look.call.step) in BLOCKED:
-            walk.say(BLOCKED[type(look.call.step)], Verdict.NON_CONFORMANT, "blocked")
+            walk.say(BLOCKED[type(look.call.step)], Verdict.NON_CONFORMANT, "blocked", repeat=True)
             break
         if not _distinct_handles(walk):
             return [walk.said[-1]]
@@ -46,12 +46,16 @@ def judge(program: Program, observe: Observe, looks: Sequence[Look], controls: C
         _judge_call(walk, look.call)
         judge_tokens(walk)
     captured_later_work(walk)
+    for _ in walk.busy:
+        walk.say("STM-QUERY-1", Verdict.INCONCLUSIVE, "no-control")  # it was never seen to say anything but busy
     return walk.said
 
 
 def _distinct_handles(walk: Walk) -> bool:
     """On one stream given twice a program says nothing but that."""
     handles = walk.look.handles
+    if len(handles) < 2:
+        return True
     distinct = len(set(handles.values())) == len(handles)
     walk.say("STM-ALIAS-1", Verdict.CONFORMANT if distinct else Verdict.NON_CONFORMANT, "" if distinct else "aliased")
     return distinct
@@ -74,7 +78,8 @@ def _judge_event(walk: Walk, event: str, seen: Seen) -> None:
     model = walk.model
     record = model.current.get(event)
     if record is None:
-        always = seen.first and seen.last and not seen.flickered
+        # A helper needs a moment to return from synchronize; a query has no such excuse.
+        always = seen.first and seen.last and not seen.flickered if walk.by_query else seen.ever
         walk.say("EVT-NEVER-1", Verdict.CONFORMANT if always else Verdict.NON_CONFORMANT, event=event)
         return
     before = walk.seen_of.get(event) is record
@@ -87,18 +92,21 @@ def _judge_event(walk: Walk, event: str, seen: Seen) -> None:
         _judge_pending(walk, event, seen, record)
     elif owed is Obligation.SHOULD:
         # Judged by the token too: an event that is merely unpublished is no lack of concurrency.
-        held = seen.ever or bool(want) and walk.there(walk.look, want)
+        held = seen.ever or (bool(want) and walk.there(walk.look, want))
         walk.say("STM-CONC-1", Verdict.OBSERVED, "" if held else "not held", event=event, held=held)
-    elif not seen.ever and event not in walk.late and not before:
+    elif walk.late.get(event, (None,))[0] is record:
+        pass  # its lateness was judged at the look at which it was owed first
+    elif not seen.ever and not before:
         judge_late(walk, event, record)
-    elif seen.ever and event not in walk.late:
+    elif seen.ever:
         _judge_on_time(walk, event, record)
     if seen.ever and owed is Obligation.MUST and want:
         # At MUST points only: elsewhere an event seen is early, and that is its own finding.
-        there = walk.there(walk.look, want)
+        # By what the host finds at the moment at which it first sees the event, not by what comes later.
+        there = all(seen.data.get(buffer) == value for buffer, value in want.items())
         walk.say("MEM-VIS-1", Verdict.CONFORMANT if there else Verdict.NON_CONFORMANT, event=event)
     call = walk.look.call
-    if call is not None and call.step == Sync(event=event) and owed is not Obligation.PEND:
+    if call is not None and call.step == Sync(event=event) and owed is Obligation.MUST:
         _judge_agreement(walk, event, seen, call, before)
     if seen.ever:
         walk.seen_of[event] = record
@@ -145,7 +153,11 @@ def _judge_on_time(walk: Walk, event: str, record: Node) -> None:
         tested.add("EVT-REREC-2" if again else "EVT-INDEP-2")
     for wait in waits:
         if wait.bound is None:
-            tested.add("EVT-WAIT-2" if wait.event in model.current else "EVT-NEVER-2")
+            later_record = model.current.get(wait.event or "")
+            if later_record is None:
+                tested.add("EVT-NEVER-2")
+            elif not model.is_done(later_record):
+                tested.add("EVT-WAIT-2")
         elif wait.bound.stream == wait.stream:
             tested.add("EVT-WAIT-5")
     for clause in sorted(tested):
@@ -153,12 +165,13 @@ def _judge_on_time(walk: Walk, event: str, record: Node) -> None:
 
 
 def _judge_agreement(walk: Walk, event: str, seen: Seen, call: Call, before: bool) -> None:
-    returned = call.outcome is Outcome.RETURNED
-    if returned != seen.ever and (returned or before):
-        verdict = Verdict.NON_CONFORMANT
+    if call.outcome is Outcome.RETURNED:
+        # What synchronize has returned for is complete: the very next query must say so.
+        walk.say("EVT-AGREE-1", Verdict.CONFORMANT if seen.first else Verdict.NON_CONFORMANT, event=event)
+    elif before:
+        walk.say("EVT-AGREE-1", Verdict.NON_CONFORMANT, "blocked", event=event, repeat=True)
     else:
-        verdict = Verdict.CONFORMANT if returned and seen.ever else Verdict.INCONCLUSIVE
-    walk.say("EVT-AGREE-1", verdict, "" if verdict is not Verdict.INCONCLUSIVE else "not-seen", event=event)
+        walk.say("EVT-AGREE-1", Verdict.INCONCLUSIVE, "not-seen", event=event)
 
 
 def _judge_call(walk: Walk, call: Call | None) -> None:
@@ -173,7 +186,16 @@ def _judge_call(walk: Walk, call: Call | None) -> None:
     elif isinstance(step, QueryStream):
         mine = [n for n in model.nodes if n.stream == step.stream]
         if not all(map(model.is_done, mine)):
-            walk.say("STM-QUERY-1", Verdict.NON_CONFORMANT if call.value else Verdict.CONFORMANT)
+            if call.value:
+                walk.say("STM-QUERY-1", Verdict.NON_CONFORMANT, "early")
+            else:
+                walk.busy.add(step.stream)
+        elif all(map(model.is_serial, mine)) and step.stream in walk.busy:
+            walk.busy.discard(step.stream)
+            # Only a query that says idle once the stream is makes its busy answer worth something.
+            walk.say(
+                "STM-QUERY-1", *((Verdict.CONFORMANT, "") if call.value else (Verdict.INCONCLUSIVE, "control-late"))
+            )
     elif isinstance(step, SyncStream):
         _judge_stream_sync(walk, step, returned)
     elif isinstance(step, Destroy):
@@ -191,7 +213,7 @@ def _judge_stream_sync(walk: Walk, step: SyncStream, returned: bool) -> None:
     model = walk.model
     mine = [n for n in model.nodes if n.stream == step.stream]
     done = all(map(model.is_done, mine))
-    if not (all(map(model.is_serial, mine)) or returned and not done):
+    if not (all(map(model.is_serial, mine)) or (returned and not done)):
         return
     others = {n.step for n in model.nodes if not model.is_done(n)}
     if not done:
@@ -201,7 +223,7 @@ def _judge_stream_sync(walk: Walk, step: SyncStream, returned: bool) -> None:
     else:
         looks = walk.controls.run(without(walk.program, others), walk.observe) if others else ()
         call = looks[walk.index].call if walk.index < len(looks) else None
-        freed = call is not None and call.outcome is Outcome.RETURNED
-        walk.say(
-            "STM-SYNC-1", *((Verdict.NON_CONFORMANT, "over-waits") if freed else (Verdict.INCONCLUSIVE, "control-late"))
-        )
+        if call is not None and call.outcome is Outcome.RETURNED:
+            walk.say("STM-SYNC-1", Verdict.NON_CONFORMANT, "over-waits", repeat=True)
+        else:
+            walk.say("STM-SYNC-1", Verdict.INCONCLUSIVE, "control-late")

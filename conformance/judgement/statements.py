@@ -51,6 +51,7 @@ class Statement:
     look: int = 0
     held: bool | None = None  # for a SHOULD
     late: Late | None = None
+    repeat: bool = False  # rests on the host's clock alone, so that one observation is no proof
 
 
 def stronger(a: Statement, b: Statement) -> Statement:

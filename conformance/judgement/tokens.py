@@ -6,8 +6,8 @@ Source: CONTRACT.md 2, "Early" and "Not happening".
 
 from __future__ import annotations
 
-from conformance.judgement.walk import Walk
 from conformance.judgement.statements import CONCURRENCY
+from conformance.judgement.walk import Walk
 from conformance.model import Node
 from probes.program import Program, is_host_buffer
 from probes.transform import spelled_out, without
@@ -20,11 +20,13 @@ def judge_tokens(walk: Walk) -> None:
     for node in model.nodes:
         if node.kind != "copy" or not is_host_buffer(node.buffer or "") or model.is_done(node):
             continue
+        if not model.telling(node):
+            continue
         clauses, holding = _held_by(walk, node)
         if walk.look.buffers.get(node.buffer or "") == model.token(node):
             _judge_early(walk, node, clauses)
             continue
-        key = node.index, frozenset(model.destroyed)
+        key = node.index, frozenset(clauses), frozenset(n.step for n in holding)
         if holding and key not in walk.shown_to_happen:
             walk.shown_to_happen.add(key)
             control = without(walk.program, {n.step for n in holding})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from conformance.execution import Look, Observe
-from conformance.judgement.statements import CONTRADICTIONS, RANK, Late, Statement
+from conformance.judgement.statements import CONTRADICTIONS, Late, Statement
 from conformance.model import Model, Node
 from probes.program import Program, WaitStream
 from reports.records import Kind, Verdict
@@ -39,7 +39,9 @@ class Walk:
     said: list[Statement] = field(default_factory=list)
     seen_of: dict[str, Node] = field(default_factory=dict)  # event -> its record seen complete
     late: dict[str, tuple[Node, str, Late]] = field(default_factory=dict)
-    shown_to_happen: set[tuple[int, frozenset[str]]] = field(default_factory=set)
+    shown_to_happen: set[tuple[int, frozenset[str], frozenset[int]]] = field(default_factory=set)
+    expired: set[str] = field(default_factory=set)  # gates that ended by themselves, at any look so far
+    busy: set[str] = field(default_factory=set)  # streams that were reported busy while they were
     index: int = 0  # of the current look
 
     @property
@@ -62,16 +64,17 @@ class Walk:
         event: str = "",
         held: bool | None = None,
         late: Late | None = None,
+        repeat: bool = False,
         proved_closed: bool = False,
     ) -> None:
         """Add a statement; a gate that ended by itself takes its force from all but a contradiction.
 
         ``proved_closed`` marks an early event or token that another gate, shown closed, holds.
         """
-        ended_alone = self.look.ended - self.model.opened
+        self.expired |= self.look.ended - self.model.opened
         spared = proved_closed or clause in CONTRADICTIONS
-        if ended_alone and not spared and RANK.index(verdict) > RANK.index(Verdict.OBSERVED):
-            verdict, reason, kind, late = Verdict.INCONCLUSIVE, "gate-expired", None, None
+        if self.expired and not spared and verdict is not Verdict.UNSUPPORTED:
+            verdict, reason, kind, late, held, repeat = Verdict.INCONCLUSIVE, "gate-expired", None, None, None, False
         self.said.append(
             Statement(
                 clause=clause,
@@ -82,6 +85,7 @@ class Walk:
                 look=self.index,
                 held=held,
                 late=late,
+                repeat=repeat,
             )
         )
 

@@ -15,19 +15,22 @@ from conformance.judgement.statements import CONCURRENCY, Late, Statement, stron
 from conformance.model import host_points
 from conformance.trial.controls import ControlRunner, own_control
 from conformance.trial.form import form_of_step, read_form
-from conformance.trial.proof import Proof
+from conformance.trial.proof import WITH_FORM, Proof
 from conformance.trial.state import RunState
 from probes.notation import parse
 from probes.probe import Case, Probe
-from probes.publication import two_waits_text
 from probes.program import Open, Program, SyncDevice, SyncStream
+from probes.publication import two_waits_text
 from reports.records import Form, Verdict
-
-#: Clauses whose late events have a form.
-WITH_FORM: Final = frozenset({"EVT-INDEP-1", "EVT-INDEP-3", "EVT-WAIT-4", "EVT-LIVE-1"})
 
 #: Repetitions of something that this device does not show at all: each one waits in vain.
 IN_VAIN: Final = 3
+
+#: Times that a repetition is done again because a gate ended by itself (the host was held up, say).
+AGAIN: Final = 3
+
+#: Observations that rest on the host's clock alone, before they are a finding.
+STEADY: Final = 3
 
 #: Failing repetitions that are kept whole.
 KEPT: Final = 5
@@ -82,7 +85,8 @@ def run_case(backend: Backend, probe: Probe, case: Case, state: RunState) -> Tri
     try:
         _repeat(backend, trial, state)
     except Unsupported as error:
-        trial.missing = str(error)
+        # A capability is missing from the first repetition on, or it is no lack of one.
+        trial.missing, trial.error = ("", str(error)) if trial.repetitions else (str(error), "")
     except failures as error:
         trial.error = " ".join(f"{type(error).__name__}: {error}".split())
     trial.seconds = time.perf_counter() - started
@@ -96,26 +100,31 @@ def _repeat(backend: Backend, trial: Trial, state: RunState) -> None:
     if not state.once and (control := own_control(trial.program, trial.probe.subject)) is not None:
         controls.run(control, trial.setting.observe)
     hold = state.first_hold
+    proofs = trial.proofs
     while True:
         before = dict(controls.latest)
         repetition = _one(backend, trial, controls, state, hold)
-        proofs = trial.proofs
         if any(s.reason == "not-repeated" for s in repetition.statements.values()):
             trial.once = True
             return
         for clause, statement in repetition.statements.items():
             if statement.late is not None and clause not in proofs:
-                proofs[clause] = Proof(clause, numbers, state.holds)
+                nudged = {SyncStream, SyncDevice} <= {type(step) for step in trial.program.steps}
+                proofs[clause] = Proof(clause, numbers, state.holds, nudged, before=trial.repetitions - 1)
         for clause, proof in proofs.items():
             found = repetition.statements.get(clause)
             end = _reached_end(trial.program, repetition.looks)
-            proof.take(hold, found if found and found.late else None, before, trial.setting.observe, end)
-        if proofs and all(proof.complete or proof.given_up for proof in proofs.values()):
-            break
+            late = found if found and found.late else None
+            proof.take(hold, late, before, trial.setting.observe, end)
+            if late is None and any(s.late is not None for s in repetition.statements.values()):
+                proof.idle += 1  # another clause is late instead
         open_proofs = [proof for proof in proofs.values() if not (proof.complete or proof.given_up)]
-        if not open_proofs and (trial.repetitions >= numbers.repeat or _in_vain(trial, repetition)):
+        late_now = [proof for proof in open_proofs if proof.idle == 0]
+        if proofs and not open_proofs:
+            break
+        if not open_proofs and not _unsteady(trial) and _enough(trial, repetition, numbers.repeat):
             return
-        hold = open_proofs[0].next_hold if open_proofs else state.first_hold
+        hold = (late_now or open_proofs)[0].next_hold if open_proofs else state.first_hold
     _after_proof(backend, trial, state)
 
 
@@ -142,11 +151,17 @@ def _after_proof(backend: Backend, trial: Trial, state: RunState) -> None:
 def _one(backend: Backend, trial: Trial, controls: ControlRunner, state: RunState, hold: float) -> Repetition:
     setting = replace(trial.setting, hold=hold, stop_when_late=state.once)
     controls.setting = setting
-    looks = execute(backend, trial.program, setting, state.numbers)
+    looks: list[Look] = []
     strongest: dict[str, Statement] = {}
-    for statement in judge(trial.program, trial.setting.observe, looks, controls):
-        known = strongest.get(statement.clause)
-        strongest[statement.clause] = statement if known is None else stronger(known, statement)
+    for _ in range(AGAIN):
+        looks = execute(backend, trial.program, setting, state.numbers)
+        strongest = {}
+        for statement in judge(trial.program, trial.setting.observe, looks, controls):
+            known = strongest.get(statement.clause)
+            strongest[statement.clause] = statement if known is None else stronger(known, statement)
+        expired = any(statement.reason == "gate-expired" for statement in strongest.values())
+        if not expired or any(s.verdict is Verdict.NON_CONFORMANT for s in strongest.values()):
+            break
     trial.repetitions += 1
     repetition = Repetition(trial.repetitions, hold, looks, strongest)
     _account(trial, repetition)
@@ -182,15 +197,27 @@ def _reached_end(program: Program, looks: list[Look]) -> bool:
     return len(looks) == len(host_points(program.steps))
 
 
-def _in_vain(trial: Trial, repetition: Repetition) -> bool:
-    """Is this device unable to show what the case looks for, or is one observation proof enough?"""
-    if trial.repetitions < IN_VAIN:
-        return any(statement.reason == "blocked" for statement in repetition.statements.values())
-    return all(
-        statement.held is False or statement.reason == CONCURRENCY
-        for statement in repetition.statements.values()
-        if statement.clause != "STM-ALIAS-1"
-    ) or any(s.held is False or s.reason == CONCURRENCY for s in repetition.statements.values())
+def _unsteady(trial: Trial) -> bool:
+    """Was something seen that rests on the host's clock, and not often enough yet, nor too often not?"""
+    return any(
+        statement.repeat and failures(trial, clause) < STEADY and trial.repetitions < 2 * STEADY
+        for clause, statement in trial.strongest.items()
+    )
+
+
+def failures(trial: Trial, clause: str) -> int:
+    """In how many repetitions a clause failed."""
+    return trial.verdicts.get(clause, Counter())[Verdict.NON_CONFORMANT]
+
+
+def _enough(trial: Trial, repetition: Repetition, repeat: int) -> bool:
+    """Were there enough repetitions, or is this device unable to show what the case looks for?"""
+    if trial.repetitions >= repeat:
+        return True
+    if any(statement.repeat for statement in trial.strongest.values()):
+        return True  # each one waits for a gate's limit
+    vain = any(s.held is False or s.reason == CONCURRENCY for s in repetition.statements.values())
+    return vain and trial.repetitions >= IN_VAIN
 
 
 def late_of(trial: Trial, clause: str) -> Late | None:

@@ -11,6 +11,7 @@ from typing import Final
 from conformance.backends.api import Backend
 from conformance.execution import Look, Outcome, Setting, execute
 from conformance.numbers import Numbers
+from conformance.trial.controls import sound_looks
 from probes.program import Open, Program, Step, SyncDevice, SyncStream
 from reports.records import Form
 
@@ -37,6 +38,9 @@ def read_form(
             break
         hold = max(left)
         looks = execute(backend, program, replace(setting, hold=hold), numbers)
+        if sound_looks(program, looks) < len(looks):
+            fruitless += 1
+            continue  # a gate ended by itself: what published the event cannot be read
         late, form = _read(looks, program, numbers.publication_window(hold))
         if not late:
             continue  # an intermittent defect: try again
@@ -62,9 +66,9 @@ def _read(looks: list[Look], program: Program, window: float) -> tuple[bool, For
             if not late:
                 return False, None
         elif late and seen.ever:
-            in_time = not isinstance(step, Open) or seen.after is not None and seen.after <= window
+            in_time = not isinstance(step, Open) or (seen.after is not None and seen.after <= window)
             return True, form_of_step(step) if in_time else None
     host_points = sum(isinstance(step, (Open, SyncStream, SyncDevice)) for step in program.steps) + 1
     last = looks[-1].call
-    every_nudge = len(looks) == host_points or last is not None and last.outcome is Outcome.BLOCKED
+    every_nudge = len(looks) == host_points or (last is not None and last.outcome is Outcome.BLOCKED)
     return late, Form.NEVER if every_nudge else None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Final, Protocol
 
 from conformance.backends.api import Backend
 from conformance.execution import Look
-from conformance.judgement.statements import CONCURRENCY, RANK, Statement
+from conformance.judgement.statements import CONCURRENCY, CONTRADICTIONS, RANK, Statement
 from conformance.model import Model
 from conformance.spec import CLAUSES, Basis, Level
-from conformance.trial.case import Repetition, Trial
+from conformance.trial.case import STEADY, Repetition, Trial, failures
 from conformance.trial.pipeline import PipeRun
 from probes.notation import lane_of, print_program, print_step
 from probes.probe import Case, Probe
@@ -32,6 +32,20 @@ from reports.records import (
 
 #: Verdicts that say something about a clause.
 JUDGED: Final = (Verdict.CONFORMANT, Verdict.NON_CONFORMANT)
+
+
+class Bound(Protocol):
+    """What a record must know of a backend: which profile binds it, and through which surface it was driven."""
+
+    @property
+    def profile(self) -> str:
+        """The profile."""
+        ...
+
+    @property
+    def surface(self) -> str:
+        """vendor, generic or mixed."""
+        ...
 
 
 def result_of(backend: Backend, trial: Trial) -> Result:
@@ -66,18 +80,32 @@ def ring_result(
     backend: Backend, probe: Probe, case: Case, measure: RingMeasure, run: PipeRun, proved: bool, seconds: float
 ) -> Result:
     """The record of one pipeline."""
-    safe = "EVT-SAFE-1" if case.observe == "query" else "EVT-SYNC-1"
-    clauses = []
+    by_query = case.observe == "query"
+    safe, core = ("EVT-SAFE-1", "EVT-INDEP-1") if by_query else ("EVT-SYNC-1", "EVT-INDEP-3")
+    timed = backend.gate().assurance != "causal"
+    clauses: list[ClauseResult] = []
+
+    def say(clause: str, verdict: Verdict, reason: str, counts: Counts) -> None:
+        clauses.append(_bound(backend, case, clause, verdict, reason, counts, timed=timed))
+
     if run.early:
-        clauses.append(_bound(backend, case, safe, Verdict.NON_CONFORMANT, "early", Counts(tried=run.pended, failed=1)))
-    elif run.pended and measure.outcome != "aliased":
-        clauses.append(_bound(backend, case, safe, Verdict.CONFORMANT, "", Counts(tried=run.pended, held=run.pended)))
-    if measure.outcome == "late" and not proved:
+        say(safe, Verdict.NON_CONFORMANT, "early", Counts(tried=run.pended, failed=1))
+    elif run.pended:
+        say(safe, Verdict.CONFORMANT, "", Counts(tried=run.pended, held=run.pended))
+    if measure.outcome == "wrong-data" and not run.early:
+        # Complete at a MUST point and without its token. Where events are early too, that is what is wrong.
+        say("MEM-VIS-1", Verdict.NON_CONFORMANT, "wrong-data", Counts(tried=1, failed=1))
+    elif measure.outcome == "late" and not proved:
         # A harvest that is late with its control on time is a MUST event not seen; one hold is no proof of it.
-        core = "EVT-INDEP-1" if case.observe == "query" else "EVT-INDEP-3"
-        clauses.append(_bound(backend, case, core, Verdict.INCONCLUSIVE, "late-in-ring", Counts(tried=1, unclear=1)))
+        say(core, Verdict.INCONCLUSIVE, "late-in-ring", Counts(tried=1, unclear=1))
+    elif measure.outcome not in ("timely", "late", "wrong-data"):
+        say(core, Verdict.INCONCLUSIVE, measure.outcome, Counts(tried=1, unclear=1))
     findings = tuple(
-        Finding(clause=c.clause, text="seen complete while its step's gate was closed", late=0, of=run.pended)
+        Finding(
+            clause=c.clause,
+            text="complete, but without its token" if c.clause == "MEM-VIS-1" else "complete, but its gate is closed",
+            of=run.pended,
+        )
         for c in clauses
         if c.verdict is Verdict.NON_CONFORMANT
     )
@@ -90,7 +118,7 @@ def ring_result(
         findings=findings,
         ring=measure,
         reason=reason,
-        verdict=None if measure.outcome == "timely" or run.early else Verdict.OBSERVED,
+        verdict=Verdict.OBSERVED if measure.outcome == "late" and proved and not run.early else None,
         seconds=seconds,
     )
 
@@ -102,8 +130,21 @@ def skipped_ring(backend: Backend, probe: Probe, case: Case, reason: str, second
     return _record(backend, probe, case, clauses=(result,), reason=reason, seconds=seconds)
 
 
+def lost_result(backend: Bound, probe: Probe, case: Case, reason: str, seconds: float = 0.0) -> Result:
+    """The record of a case that was begun and gave no answer: everything that was expected of it is inconclusive."""
+    lost = Counts(tried=1, unclear=1)
+    clauses = [_bound(backend, case, c, Verdict.INCONCLUSIVE, reason, lost) for c in probe.expected(case)]
+    pipe = probe.pipes.get(case.variant)
+    ring = None
+    if pipe is not None:
+        ring = RingMeasure(
+            ring=pipe.ring, in_flight=pipe.in_flight, outcome=reason, steps=pipe.steps, decisive=case.decisive
+        )
+    return _record(backend, probe, case, clauses=tuple(clauses), counts=lost, ring=ring, reason=reason, seconds=seconds)
+
+
 def _record(
-    backend: Backend,
+    backend: Bound,
     probe: Probe,
     case: Case,
     *,
@@ -121,7 +162,10 @@ def _record(
     verdict: Verdict | None = None,
 ) -> Result:
     program = case.program
-    merged = merge(clauses)
+    # What was not asked for counts where it says that something is wrong; it never makes a pass.
+    asked = set(probe.expected(case))
+    unwelcome = (Verdict.NON_CONFORMANT, Verdict.INCONCLUSIVE)
+    merged = merge(tuple(c for c in clauses if c.clause in asked or c.verdict in unwelcome))
     failing = [c for c in clauses if c.verdict is Verdict.NON_CONFORMANT]
     strongest = next(iter(failing or [c for c in clauses if c.verdict is merged]), None)
     return Result(
@@ -173,21 +217,27 @@ def _counts(verdicts: Counter[Verdict]) -> Counts:
 def _clause(backend: Backend, trial: Trial, clause: str) -> ClauseResult:
     statement = trial.strongest.get(clause)
     verdict, reason, counts = Verdict.INCONCLUSIVE, "not-reached", Counts()
-    if trial.missing:
-        verdict, reason = Verdict.UNSUPPORTED, trial.missing
-    elif trial.error:
-        verdict, reason = Verdict.INCONCLUSIVE, f"error: {trial.error}"
-    elif statement is not None:
+    if statement is not None:
         counts = _counts(trial.verdicts[clause])
         verdict, reason = _proved(trial, clause, statement)
+    elif (alias := trial.strongest.get("STM-ALIAS-1")) is not None and alias.reason == "aliased":
+        reason = "aliased"
+    # What was proved before the device refused stays proved.
+    if trial.missing and verdict is not Verdict.NON_CONFORMANT:
+        verdict, reason = Verdict.UNSUPPORTED, trial.missing
+    elif trial.error and verdict is not Verdict.NON_CONFORMANT:
+        verdict, reason = Verdict.INCONCLUSIVE, f"error: {trial.error}"
     kind = statement.kind if statement is not None and verdict is Verdict.NON_CONFORMANT else None
     held = statement.held if statement is not None else None
-    return _bound(backend, trial.case, clause, verdict, reason, counts, kind, held)
+    timed = backend.gate().assurance != "causal"
+    return _bound(backend, trial.case, clause, verdict, reason, counts, kind, held, timed=timed)
 
 
 def _proved(trial: Trial, clause: str, statement: Statement) -> tuple[Verdict, str]:
     """A late event is a finding only once its proof is complete."""
     proof = trial.proofs.get(clause)
+    if statement.repeat and failures(trial, clause) < STEADY:
+        return Verdict.INCONCLUSIVE, "unsteady"
     if statement.late is None or proof is None:
         return statement.verdict, statement.reason
     if proof.complete:
@@ -196,7 +246,7 @@ def _proved(trial: Trial, clause: str, statement: Statement) -> tuple[Verdict, s
 
 
 def _bound(
-    backend: Backend,
+    backend: Bound,
     case: Case,
     clause: str,
     verdict: Verdict,
@@ -204,6 +254,8 @@ def _bound(
     counts: Counts,
     kind: Kind | None = None,
     held: bool | None = None,
+    *,
+    timed: bool = False,
 ) -> ClauseResult:
     """The clause's level and basis under the backend's profile; only a MUST keeps a verdict that decides."""
     binding = CLAUSES[clause].binding(backend.profile)
@@ -213,6 +265,8 @@ def _bound(
     elif case.observe in binding.exempt:
         verdict, kind = Verdict.UNSUPPORTED, None
         reason = f"profile {backend.profile}: {binding.note or f'nothing is promised to a {case.observe}'}"
+    elif timed and verdict in JUDGED and clause not in CONTRADICTIONS:
+        verdict, reason, kind = Verdict.INCONCLUSIVE, "timed-gate", None
     elif level is Level.SHOULD and verdict in JUDGED:
         held, verdict = verdict is Verdict.CONFORMANT, Verdict.OBSERVED
     return ClauseResult(

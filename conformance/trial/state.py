@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
 
 from conformance.numbers import Numbers
 from reports.records import Form
@@ -34,3 +37,12 @@ class RunState:
     def once(self) -> bool:
         """Are late variants only looked at once?"""
         return self.proved and self.numbers.quick
+
+    def plain(self) -> dict[str, Any]:
+        """All but the numbers as plain types, for a child process to go on with."""
+        return {name: value for name, value in msgspec.to_builtins(self).items() if name != "numbers"}
+
+    @classmethod
+    def from_plain(cls, numbers: Numbers, plain: dict[str, Any]) -> RunState:
+        """The inverse of `plain`; raises msgspec.ValidationError for anything else."""
+        return msgspec.convert({"numbers": msgspec.to_builtins(numbers), **plain}, cls)

@@ -48,7 +48,7 @@ def _before(device: Device, record: Task) -> list[Task]:
 
 def _at_copy_start(device: Device, record: Task) -> bool:
     before = _before(device, record)
-    return record.done or bool(before) and before[-1].kind == "copy" and _all_done(before[:-1])
+    return record.done or (bool(before) and before[-1].kind == "copy" and _all_done(before[:-1]))
 
 
 def _without_slow_copies(device: Device, record: Task) -> bool:
@@ -196,6 +196,8 @@ def hooks_of(name: str) -> Hooks:
 def make_device(faults: tuple[str, ...]) -> type[Device]:
     """A device class with these faults; two faults on one hook are a UsageError."""
     hooks: Hooks = {}
+    if len(set(faults)) < len(faults):
+        raise UsageError(f"a fault is given twice: {', '.join(faults)}; give each once")
     for name in faults:
         new = hooks_of(name)
         if clash := sorted(hooks.keys() & new.keys()):

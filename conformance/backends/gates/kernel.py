@@ -1,0 +1,98 @@
+"""The kernel gate: our own one-thread kernel, compiled at run time and launched through the vendor's driver."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from importlib.resources import files
+from typing import Any, ClassVar, Final
+
+from conformance.backends.gates.base import Gate, until
+from conformance.backends.gates.libraries import GateError
+from conformance.backends.gates.words import POLLS
+
+#: Polls a second assumed while calibrating: far below what was measured (770,000 on an H200), so that the
+#: gates used for it end early rather than late.
+_GUESSED_POLLS: Final = 1e5
+#: The poll bound stands behind the timer: so many times the polls that the limit takes, and some.
+_POLL_SLACK: Final = 8
+_POLL_FLOOR: Final = 1000
+#: Seconds that a calibrating gate holds, and that one must have ended in.
+_CALIBRATION: Final = 0.02
+_PATIENCE: Final = 2.0
+#: The part of the time since before the launch for which the gate must be seen closed. A launch that blocks
+#: leaves it near 0, and a limit computed from that would be endless.
+_SEEN_CLOSED: Final = 0.7
+#: A part that needs no better one, and the tries for it: the host may be interrupted between launch and
+#: first look, and a limit too short by a fifth would cost this kind its self-check.
+_WELL_SEEN: Final = 0.95
+_TRIES: Final = 12
+
+
+def kernel_source(timer: str) -> str:
+    """The text for the run-time compiler: the vendor's NOW, then probes/kernels/gate.c."""
+    text = (files("probes") / "kernels" / "gate.c").read_text(encoding="utf-8")
+    return f"{timer}\n{text}"
+
+
+class KernelGate(Gate):
+    """One thread polls OPEN; the device's timer ends it, and a poll count should the timer stand still."""
+
+    kind: ClassVar[str] = "kernel"
+
+    def prepare(self) -> None:
+        """Compile and load once per device; measure timer and polls once per device."""
+        self._function = self.native.kernel("gate", kernel_source(self.native.vendor.timer))
+        # Kept and filled again for each launch: the driver copies them before the call returns.
+        self._ticket, self._limit, self._polls = ctypes.c_uint(), ctypes.c_ulonglong(), ctypes.c_ulonglong()
+        self._arguments = ctypes.c_void_p(self.device), self._ticket, self._limit, self._polls
+        self._parameters = (ctypes.c_void_p * 4)(*map(ctypes.addressof, self._arguments))
+        if self.native.rates is None:
+            self.native.rates = self._calibrate()
+
+    def launch(self, stream: Any, ticket: int, limit_s: float) -> None:
+        """Launch one block of one thread."""
+        hertz, polls_per_s = self.native.rates or (self.native.vendor.hertz, _GUESSED_POLLS)
+        self._ticket.value = ticket
+        if hertz:
+            self._limit.value = int(limit_s * hertz)
+            self._polls.value = int(limit_s * polls_per_s * _POLL_SLACK) + _POLL_FLOOR
+        else:  # a timer that stands still
+            self._limit.value, self._polls.value = 2**63, int(limit_s * polls_per_s)
+        handle = ctypes.c_void_p(self.native.handle(stream))
+        self.native.call("launch", self._function, 1, 1, 1, 1, 1, 1, 0, handle, self._parameters, None)
+
+    def report(self) -> tuple[int, int]:
+        """(looks at OPEN, ticks of the timer) of the last use that ended."""
+        polls, ticks = (ctypes.c_uint64 * 2).from_address(self.host + 4 * POLLS)
+        return polls, ticks
+
+    def _calibrate(self) -> tuple[float, float]:
+        """(ticks, polls) a second by the host's clock, rounded towards shorter limits; 0 ticks for a timer
+        that stands still.
+        """
+        stream = self.native.module.Stream()
+        best, rates = 0.0, (0.0, 0.0)
+        try:
+            self.enqueue(stream, 0.0)  # first launch: not measured
+            until(self.ended, _PATIENCE)
+            for _ in range(_TRIES):
+                start = time.perf_counter()
+                self.enqueue(stream, _CALIBRATION)
+                until(self.entered, _PATIENCE)
+                inside = until(self.ended, _PATIENCE)
+                whole = time.perf_counter() - start
+                if inside is None:
+                    raise GateError(f"the kernel gate does not end ({_CALIBRATION} s asked for, {whole:.3g} s waited)")
+                polls, ticks = self.report()
+                if inside / whole > best:
+                    best, rates = inside / whole, (ticks / whole if ticks > polls else 0.0, polls / whole)
+                if best > _WELL_SEEN:
+                    break
+        finally:
+            self.open()
+        if best <= _SEEN_CLOSED:
+            raise GateError(
+                f"the kernel gate was seen closed for {best:.1%} of its time: its launch returns only after its end"
+            )
+        return rates

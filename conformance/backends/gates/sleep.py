@@ -1,0 +1,67 @@
+"""The sleep gate: torch's own spinning kernel for a calibrated time."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+from conformance.backends.gates.base import Gate
+from conformance.backends.gates.libraries import GateError, GateUnsupported
+from conformance.backends.gates.words import TIMED
+
+#: Cycles asked for: the first use is not measured.
+_CYCLES: Final = (10**5, 10**7, 10**7, 10**7)
+
+
+class SleepGate(Gate):
+    """Holds for its limit, timed with the events that are under test: lower assurance. It cannot be opened,
+    and a supervisor sees nothing of it.
+    """
+
+    kind: ClassVar[str] = "sleep"
+    bound: ClassVar[str] = "itself"
+    causal: ClassVar[bool] = False
+    block: ClassVar[int] = TIMED
+
+    def prepare(self) -> None:
+        """Measure cycles a second with timing events: the median of three."""
+        module, rates, stream = self.native.module, [], self.native.module.Stream()
+        if not hasattr(module, "_sleep"):
+            raise GateUnsupported(f"{module.__name__} has no _sleep")
+        self._before, self._after = module.Event(enable_timing=True), module.Event(enable_timing=True)
+        for cycles in _CYCLES:
+            self._sleep(stream, cycles)
+            self._after.synchronize()
+            milliseconds = self._before.elapsed_time(self._after)
+            if milliseconds <= 0:
+                raise GateError(f"{module.__name__}._sleep({cycles}) took {milliseconds} ms by its events")
+            rates.append(cycles / milliseconds * 1e3)
+        self._cycles_per_s = sorted(rates[1:])[1]
+
+    def launch(self, stream: Any, ticket: int, limit_s: float) -> None:
+        """Record, sleep, record."""
+        self._sleep(stream, int(limit_s * self._cycles_per_s))
+
+    def open(self) -> None:
+        """Does nothing: only time ends it."""
+
+    def opened(self) -> bool:
+        """False."""
+        return False
+
+    def entered(self) -> bool:
+        """True once the stream has reached the current use."""
+        return self.used and bool(self._before.query())
+
+    def ended(self) -> bool:
+        """True if the current use holds no more, or there was none."""
+        return not self.used or bool(self._after.query())
+
+    def expired(self) -> bool:
+        """True once the current use has ended, which only its limit does."""
+        return self.used and self.ended()
+
+    def _sleep(self, stream: Any, cycles: int) -> None:
+        with self.native.module.stream(stream):
+            self._before.record(stream)
+            self.native.module._sleep(cycles)
+            self._after.record(stream)

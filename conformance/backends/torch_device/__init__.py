@@ -1,0 +1,193 @@
+"""Backends of devices that torch drives: one adapter, a table per vendor, two API families.
+
+torch is imported when a backend is opened, never before.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from conformance.backends.api import Clock, DeviceInfo, GateKind, Request
+from conformance.backends.calls import HelperPool, HostClock
+from conformance.backends.gates import GateError, Ladder
+from conformance.backends.torch_device.resources import DRAIN_LIMIT, ROWS, STREAMS, Memory, Tokens
+from conformance.backends.torch_device.session import UNSUPPORTED, TorchSession, not_idle
+from conformance.backends.torch_device.surfaces import GenericSurface, Surface, VendorSurface
+from conformance.backends.torch_device.warmup import warm_up
+from conformance.backends.vendors import VENDORS, Vendor
+from conformance.errors import BackendUnavailable
+
+if TYPE_CHECKING:
+    from conformance.backends.calls import HelperCall
+    from conformance.backends.gates import Gate
+
+#: Gates that exist at once: one a step of the deepest pipeline, and a few.
+GATES: Final = ROWS
+
+
+def load(vendor: Vendor) -> tuple[Any, Any]:
+    """(torch, the vendor's module of it). Raises BackendUnavailable with what is missing and what to do."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"{vendor.name}: torch cannot be imported ({error}); run with the Python that holds the vendor's torch"
+        ) from error
+    module = getattr(torch, vendor.module, None)
+    if module is None:
+        raise BackendUnavailable(f"{vendor.name}: torch {torch.__version__} has no torch.{vendor.module}")
+    hip = getattr(torch.version, "hip", None) is not None
+    if vendor.module == "cuda" and hip != (vendor.name == "rocm"):
+        built = "ROCm" if hip else "CUDA or the CPU"
+        raise BackendUnavailable(f"{vendor.name}: torch {torch.__version__} is built for {built}")
+    return torch, module
+
+
+class TorchBackend:
+    """One device through torch, with gates of the ladder."""
+
+    simulated = False
+    faults: tuple[str, ...] = ()
+    #: torch's device errors are RuntimeErrors, and its refusals ValueErrors.
+    vendor_errors: tuple[type[Exception], ...] = (RuntimeError, ValueError)
+
+    def __init__(
+        self, name: str, device: str = "0", *, surface: str = "vendor", gate: str | None = None, fd: int = -1
+    ) -> None:
+        self.name, self.profile, self.surface = name, _PROFILES[name], surface
+        self.clock: Clock = HostClock()
+        self._vendor = vendor = VENDORS[name]
+        self._index = int(device)
+        self.torch, self.module = load(vendor)
+        if not self.module.is_available():
+            raise BackendUnavailable(
+                f"{name}: torch.{vendor.module}.is_available() is False with torch {self.torch.__version__}"
+            )
+        self.module.set_device(self._index)
+        torch_device = self.torch.device(vendor.module, self._index)
+        self.torch.zeros(1, device=torch_device)
+        self.module.synchronize(self._index)
+        self._surfaces: dict[str, Surface] = {
+            "vendor": VendorSurface(self.torch, self.module, vendor, self._index),
+            "generic": GenericSurface(self.torch, self.module, vendor, self._index),
+        }
+        self.helpers = HelperPool(name)
+        # Everything is made and used once before the first gate closes: DESIGN.md 6.
+        used = ("vendor", "generic") if surface == "mixed" else (surface,)
+        self._streams = {family: [self._surfaces[family].stream() for _ in range(STREAMS)] for family in used}
+        self.memory = Memory(self.torch, torch_device)
+        self._tokens = Tokens(self.torch, torch_device, self.clock)
+        self._service = self._surfaces["vendor"].stream()
+        self.usable = True
+        for family in used:
+            warm_up(self._surfaces[family], self._streams[family][:2], self.memory, self.helpers)
+        try:
+            self.ladder = Ladder(vendor, kind=gate, fd=fd, module=self.module, torch=self.torch)
+        except GateError as error:
+            raise BackendUnavailable(f"{name}: {error}") from error
+        self._free: list[Gate] = list(self.ladder.take(GATES))
+        if not self._tokens.drained([(self._surfaces[family], s) for family in used for s in self._streams[family]]):
+            raise BackendUnavailable(f"{name}: the device did not become idle after its warm-up; is it in use?")
+
+    @property
+    def main_surface(self) -> Surface:
+        """The family of streams that a program does not name one for."""
+        return self._surfaces["vendor" if self.surface == "mixed" else self.surface]
+
+    def surface_of(self, family: str | None) -> Surface:
+        """A family by name; the main one for None."""
+        return self._surfaces[family] if family is not None else self.main_surface
+
+    def streams(self, surface: Surface) -> list[Any]:
+        """The side streams of a family, always the same and in the same order."""
+        return self._streams[surface.name]
+
+    def take_gate(self) -> Gate:
+        """A gate that is not in use. Raises HarnessError if a program has too many."""
+        if not self._free:
+            raise GateError(f"{self.name}: a program with more than {GATES} gates")
+        return self._free.pop()
+
+    def clear_device(self, rows: int) -> None:
+        """Zero the first device rows, and see that done. Raises DeviceError on a device that is not idle."""
+        if not self.usable:
+            raise not_idle(self.name)
+        if rows:
+            vendor = self._surfaces["vendor"]
+            with vendor.current(self._service):
+                self.memory.device[:rows].zero_()
+            if not self._tokens.drained([(vendor, self._service)]):
+                self.usable = False
+                raise not_idle(self.name)
+
+    def settle(self, streams: list[tuple[Surface, Any]], gates: list[Gate], calls: list[HelperCall]) -> bool:
+        """True if the streams ran dry, the gates ended and the helpers returned; else the device is given up."""
+        began, polls = self.clock.now(), 0
+        done = self._tokens.drained(list(streams))
+        while done and not (all(gate.ended() for gate in gates) and all(call.returned for call in calls)):
+            if self.clock.now() - began > DRAIN_LIMIT:
+                done = False
+            self.clock.pause(polls)
+            polls += 1
+        if done:
+            self._free += gates
+        self.usable = self.usable and done
+        return done
+
+    def device(self) -> DeviceInfo:
+        """The device in use; its name and driver are read as `decide` reads them, without torch."""
+        from conformance.backends.torch_device.identity import identify, unique_name
+
+        properties = self.module.get_device_properties(self._index)
+        name, driver = identify(self.name, self._index)
+        known = name != "unknown"
+        capability = f"sm_{properties.major}{properties.minor}"
+        if self.name == "rocm":  # on CUDA the attribute holds the device's name
+            capability = properties.gcnArchName
+        return DeviceInfo(
+            name=name if known else str(properties.name),
+            index=self._index,
+            capability=str(capability),
+            driver=driver,
+            runtime=str(self.torch.version.cuda or getattr(self.torch.version, "hip", None) or ""),
+            lock=f"{self.name}-{unique_name(properties, self._index)}",
+        )
+
+    def gate(self) -> GateKind:
+        """The gate kind that the ladder chose, and every kind tried."""
+        return GateKind(
+            kind=self.ladder.kind,
+            assurance=self.ladder.assurance,
+            release_us=self.ladder.check.release_us,
+            tried=self.ladder.tried,
+        )
+
+    def unsupported(self, capability: str) -> str | None:
+        """None, or the call that is missing."""
+        if capability == "mixed" and self.surface != "mixed":
+            return "an object of one family given to the other is the surface 'mixed' (--surface mixed)"
+        return UNSUPPORTED.get(capability)
+
+    def software(self) -> Mapping[str, str]:
+        """torch."""
+        return {"torch": str(self.torch.__version__)}
+
+    def session(self, request: Request) -> TorchSession:
+        """Streams, events, gates and zeroed buffers for one program."""
+        return TorchSession(self, request)
+
+    def open_all_gates(self) -> None:
+        """Open every gate, from any thread."""
+        self.ladder.open_all()
+
+    def close(self) -> None:
+        """Open the gates and give the device back."""
+        self.ladder.close()
+        self.helpers.close()
+
+
+_PROFILES: Final[Mapping[str, str]] = {"cuda": "cuda", "rocm": "hip", "musa": "musa"}
+
+__all__ = ["TorchBackend", "load"]

@@ -1,0 +1,120 @@
+"""Which devices and driver are here, read without torch: for `backends`, a report's fingerprint and `decide`."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from conformance.errors import BackendUnavailable
+
+UNKNOWN: Final = "unknown"
+_VERSION_FILE: Final = Path("/proc/driver/nvidia/version")
+
+
+def find_cuda(environ: Mapping[str, str] = os.environ) -> list[tuple[str, str]]:
+    """(index, name) of each NVIDIA device that torch would see. Raises BackendUnavailable with what is missing."""
+    built = torch_built_for()
+    if built is None:
+        raise BackendUnavailable("cuda: torch is not installed; run with the Python that holds the vendor's torch")
+    if built != "cuda":
+        raise BackendUnavailable(f"cuda: the installed torch is built for {built}, not for CUDA")
+    with _nvml() as nvml:
+        if nvml is None:
+            raise BackendUnavailable("cuda: libnvidia-ml.so.1 cannot be used: is the NVIDIA driver installed?")
+        names = [_name(handle, nvml) for handle in _visible(nvml, environ)]
+    if not names:
+        raise BackendUnavailable("cuda: no NVIDIA device is visible (see CUDA_VISIBLE_DEVICES)")
+    return [(str(index), name) for index, name in enumerate(names)]
+
+
+def torch_built_for() -> str | None:
+    """What the installed torch is built for (cuda, rocm or cpu), from its version file; None if there is no torch."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        text = (Path(spec.origin).parent / "version.py").read_text()
+    except OSError:
+        return "an unknown platform"
+    for name, label in (("hip", "rocm"), ("cuda", "cuda")):
+        if re.search(rf"^{name}\b[^=\n]*=\s*['\"]", text, re.MULTILINE):
+            return label
+    return "the CPU"
+
+
+def identify(backend: str, index: int, environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
+    """(device name, driver version); ``unknown`` for what cannot be read."""
+    if backend != "cuda":
+        return UNKNOWN, UNKNOWN
+    with _nvml() as nvml:
+        handles = _visible(nvml, environ) if nvml is not None else []
+        name = _name(handles[index], nvml) if index < len(handles) else UNKNOWN
+    return name, nvidia_driver()
+
+
+def unique_name(properties: Any, index: int) -> str:
+    """The device's UUID, for the lock; its index where torch does not give one."""
+    return str(getattr(properties, "uuid", None) or index)
+
+
+def nvidia_driver(path: Path = _VERSION_FILE) -> str:
+    """The version of the NVIDIA kernel driver."""
+    try:
+        text = path.read_text()
+    except OSError:
+        return UNKNOWN
+    match = re.search(r"\b(\d{3}\.\d+(?:\.\d+)*)\b", text)
+    return match[1] if match else UNKNOWN
+
+
+@contextmanager
+def _nvml() -> Iterator[Any]:
+    """NVIDIA's management library, or None."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        yield None
+        return
+    if nvml.nvmlInit_v2():
+        yield None
+        return
+    try:
+        yield nvml
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _visible(nvml: Any, environ: Mapping[str, str]) -> list[ctypes.c_void_p]:
+    """The devices in the order in which CUDA numbers them: that of the bus, as CUDA_VISIBLE_DEVICES chooses.
+
+    CUDA's own default order may differ where the devices do; then a fingerprint does not match, and decides nothing.
+    """
+    count = ctypes.c_uint()
+    if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+        return []
+    chosen = environ.get("CUDA_VISIBLE_DEVICES")
+    entries = [str(n) for n in range(count.value)] if chosen is None else [e.strip() for e in chosen.split(",")]
+    handles = []
+    for entry in entries:
+        handle = ctypes.c_void_p()
+        if entry.isdecimal():
+            failed = nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(int(entry)), ctypes.byref(handle))
+        else:
+            failed = nvml.nvmlDeviceGetHandleByUUID(entry.encode(), ctypes.byref(handle))
+        if failed:
+            break  # as CUDA does: what follows an entry that names nothing is not visible
+        handles.append(handle)
+    return handles
+
+
+def _name(handle: ctypes.c_void_p, nvml: Any) -> str:
+    name = ctypes.create_string_buffer(96)
+    if nvml.nvmlDeviceGetName(handle, name, ctypes.c_uint(len(name))):
+        return UNKNOWN
+    return name.value.decode(errors="replace")

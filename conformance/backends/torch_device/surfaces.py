@@ -1,0 +1,141 @@
+"""The two API families of torch: the vendor's module, and torch.Stream with torch.Event.
+
+One family per stream and event: a generic stream given to a vendor's call is read as garbage
+(research/torch.md 1.5). Only a wait may cross, and only where a probe asks for that.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Union
+
+from conformance.backends.api import EventFlags
+from conformance.errors import Unsupported
+
+if TYPE_CHECKING:
+    from conformance.backends.vendors import Vendor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VendorSurface:
+    """torch.cuda.* or torch.musa.*: streams and events of the vendor's own module."""
+
+    torch: Any
+    module: Any
+    vendor: Vendor
+    index: int
+
+    name = "vendor"
+
+    def stream(self) -> Any:
+        """A stream of torch's pool."""
+        return self.module.Stream(device=self.index)
+
+    def default_stream(self) -> Any:
+        """The default stream."""
+        return self.module.default_stream(self.index)
+
+    def event(self, flags: EventFlags) -> Any:
+        """An event; torch makes the vendor's event when it is first recorded."""
+        return self.module.Event(enable_timing=flags is EventFlags.TIMING, blocking=flags is EventFlags.BLOCKING)
+
+    def record(self, event: Any, stream: Any) -> None:
+        """Record an event on a stream of this family."""
+        event.record(stream)
+
+    def wait(self, stream: Any, event: Any) -> None:
+        """Make a stream of this family wait for an event of either."""
+        stream.wait_event(event)
+
+    def wait_stream(self, stream: Any, other: Any) -> None:
+        """Make a stream of this family wait for another of it."""
+        stream.wait_stream(other)
+
+    def current(self, stream: Any) -> AbstractContextManager[object]:
+        """Make a stream current: torch's operations go there."""
+        context: AbstractContextManager[object] = self.module.stream(stream)
+        return context
+
+    def handle(self, stream: Any) -> int:
+        """The raw handle."""
+        return int(getattr(stream, self.vendor.stream_handle))
+
+    def gated(self, stream: Any) -> Any:
+        """The stream as a gate takes it."""
+        return stream
+
+    def synchronize(self) -> None:
+        """Synchronize the device."""
+        self.module.synchronize(self.index)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GenericSurface:
+    """torch.Stream and torch.Event, whatever the device."""
+
+    torch: Any
+    module: Any
+    vendor: Vendor
+    index: int
+
+    name = "generic"
+
+    @property
+    def device(self) -> Any:
+        """The torch device."""
+        return self.torch.device(self.vendor.module, self.index)
+
+    def stream(self) -> Any:
+        """A stream of torch's pool."""
+        return self.torch.Stream(device=self.device)
+
+    def default_stream(self) -> Any:
+        """The default stream, as the accelerator's current one outside any context."""
+        default = self.module.default_stream(self.index)
+        return self.torch.Stream(
+            stream_id=default.stream_id, device_index=default.device_index, device_type=default.device_type
+        )
+
+    def event(self, flags: EventFlags) -> Any:
+        """An event. The blocking flag is passed on, and torch documents that it ignores it."""
+        return self.torch.Event(
+            device=self.device, enable_timing=flags is EventFlags.TIMING, blocking=flags is EventFlags.BLOCKING
+        )
+
+    def record(self, event: Any, stream: Any) -> None:
+        """Record an event on a stream of this family."""
+        event.record(stream)
+
+    def wait(self, stream: Any, event: Any) -> None:
+        """Make a stream of this family wait for an event, of either family if a probe asks for that."""
+        stream.wait_event(event)
+
+    def wait_stream(self, stream: Any, other: Any) -> None:
+        """Make a stream of this family wait for another of it."""
+        stream.wait_stream(other)
+
+    def current(self, stream: Any) -> AbstractContextManager[object]:
+        """Make a stream current."""
+        context: AbstractContextManager[object] = stream
+        return context
+
+    def handle(self, stream: Any) -> int:
+        """The raw handle; torch 2.11 and later show it."""
+        handle = getattr(stream, "native_handle", None)
+        if handle is None:
+            raise Unsupported("generic-handle", "torch.Stream.native_handle needs torch 2.11 or later")
+        return int(handle)
+
+    def gated(self, stream: Any) -> Any:
+        """The same stream as the vendor's module sees it: a gate is launched on its raw handle."""
+        return self.module.Stream(
+            stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type
+        )
+
+    def synchronize(self) -> None:
+        """Synchronize the device by the vendor's module: torch.accelerator.synchronize is not on every backend."""
+        self.module.synchronize(self.index)
+
+
+Surface = Union[VendorSurface, GenericSurface]

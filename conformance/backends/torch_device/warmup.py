@@ -1,0 +1,61 @@
+"""Uses everything once before a gate closes.
+
+With lazy loading, the first look-up of a function beside a closed gate returns at once and then
+keeps whatever is queued later on other streams pending until the gate opens: that looks exactly like
+a late event (research/h200.md 6). So every call that a session makes is made here first.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from conformance.backends.api import EventFlags
+from conformance.errors import BackendUnavailable
+
+if TYPE_CHECKING:
+    from conformance.backends.calls import HelperPool
+    from conformance.backends.torch_device.resources import Memory
+    from conformance.backends.torch_device.surfaces import Surface
+
+#: Seconds in which a call of the warm-up must return: first uses load code, and take seconds at worst.
+LIMIT: Final = 60.0
+
+
+def warm_up(surface: Surface, streams: list[Any], memory: Memory, helpers: HelperPool) -> None:
+    """Make each call once. Raises BackendUnavailable if one does not return: then no probe could say why."""
+    first, second = streams
+    for stream in (*streams, surface.default_stream()):
+        with surface.current(stream):
+            memory.device[0].fill_(1)
+            memory.host[0].copy_(memory.device[0], non_blocking=True)
+            memory.device[1].copy_(memory.device[0])
+            memory.device[1].copy_(memory.host[0], non_blocking=True)
+            memory.device[:2].zero_()
+    for flags in EventFlags:
+        event, unrecorded = surface.event(flags), surface.event(flags)
+        surface.wait(second, unrecorded)
+        surface.record(event, first)
+        surface.wait(second, event)
+        surface.wait_stream(second, first)
+        surface.wait_stream(second, surface.default_stream())
+        for call in (event.synchronize, unrecorded.synchronize, first.synchronize, surface.synchronize):
+            _returns(helpers, call)
+        event.query()
+        unrecorded.query()
+        second.query()
+        surface.record(event, second)
+        del event, unrecorded
+    _returns(helpers, surface.synchronize)
+    memory.clear_host(1)
+
+
+def _returns(helpers: HelperPool, call: Any) -> None:
+    waiter = helpers.start(call)
+    began = time.perf_counter()
+    while not waiter.returned:
+        if time.perf_counter() - began > LIMIT:
+            raise BackendUnavailable(f"{call!r} did not return within {LIMIT:g} s on an idle device; is it in use?")
+        time.sleep(0)
+    if waiter.error is not None:
+        raise waiter.error

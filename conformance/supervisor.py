@@ -1,0 +1,359 @@
+"""The parent's side of a child process: hardware that hangs or crashes costs one verdict. CONTRACT.md 7.
+
+The child has its own session, so Ctrl-C reaches only the parent. It answers over a pipe of its own;
+what it and its vendor's libraries print goes to files that are kept short.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+import conformance
+from conformance.backends.api import GateKind
+from conformance.capture import Capture
+from conformance.errors import BackendUnavailable, HarnessError, SuiteError, UsageError
+from conformance.messages import (
+    Answer,
+    Beat,
+    Done,
+    Failed,
+    Hello,
+    Limits,
+    Lines,
+    OpenGates,
+    Run,
+    Start,
+    Stop,
+    answer_of,
+    send,
+)
+from conformance.trial.result import lost_result
+from conformance.trial.state import RunState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conformance.backends.api import DeviceInfo
+    from conformance.backends.registry import Opening
+    from conformance.numbers import Depth, Numbers
+    from conformance.shared import Words
+    from probes.probe import Case, Probe
+    from reports.records import Header, Result
+
+#: Seconds between two looks at what the child has printed, while it is waited for.
+TRIM_EVERY: Final = 0.25
+#: Seconds that a killed child is waited for: one inside its driver may not die at once, or ever.
+DYING: Final = 10.0
+#: Starts in a row until no further child is tried.
+STARTS: Final = 2
+#: What a child may refuse by these names is the user's to mend, and is raised here as it was there.
+REFUSALS: Final[dict[str, type[SuiteError]]] = {"UsageError": UsageError, "BackendUnavailable": BackendUnavailable}
+
+
+class _Lost(Exception):
+    """The child gave no answer; the text is why."""
+
+
+class _Refused(Exception):
+    """The child could not open its device, and said why."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.text)
+        self.kind = failed.kind
+
+
+class _Process:
+    """One child process."""
+
+    def __init__(self, start: Start, words: Words | None) -> None:
+        self.limits, self._words = start.limits, words
+        self._output, self._errors = Capture(), Capture()
+        requests, self._requests = os.pipe()
+        self._answers, answers = os.pipe()
+        self._lines = Lines(self._answers)
+        try:
+            self._popen = subprocess.Popen(
+                # By name in the folder that this package is in, so that the child is of the same suite.
+                [sys.executable, "-m", "conformance.child", str(requests), str(answers)],
+                cwd=Path(conformance.__file__).parents[1],
+                stdin=subprocess.DEVNULL,
+                stdout=self._output.file,
+                stderr=self._errors.file,
+                pass_fds=[requests, answers, *([words.fd] if words is not None else [])],
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._close_files()
+            raise _Lost(f"crash: {error}") from None
+        except BaseException:
+            self._close_files()
+            raise
+        finally:
+            os.close(requests)
+            os.close(answers)
+        self.tell(start)
+
+    def tell(self, message: msgspec.Struct) -> None:
+        """Send a message; a child that has gone is found out by who waits for its answer."""
+        with contextlib.suppress(BrokenPipeError):
+            send(self._requests, message)
+
+    def answer(self, silence: float) -> Hello | Done | Failed:
+        """The next answer that is no beat. Raises _Lost for a child that hangs or has ended."""
+        while isinstance(message := self._message(silence), Beat):
+            pass
+        return message
+
+    def _message(self, silence: float) -> Answer:
+        message = self._within(silence)
+        if message is None:
+            # It may only be a gate that nobody opens: open all, in memory and by word, and wait for one to end.
+            self.tell(OpenGates())
+            message = self._within(self.limits.gate, opening=True)
+        if message is None:
+            raise _Lost(f"hang: no answer for {silence + self.limits.gate:g} s")
+        return message
+
+    def _within(self, seconds: float, *, opening: bool = False) -> Answer | None:
+        deadline = time.monotonic() + seconds
+        while True:
+            if opening and self._words is not None:
+                self._words.open_all()
+            self._output.trim()
+            self._errors.trim()
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                line = self._lines.next(min(left, TRIM_EVERY))
+            except EOFError:
+                raise _Lost(f"crash: {self._how_it_ended()}") from None
+            if line is not None:
+                try:
+                    return answer_of(line)
+                except msgspec.DecodeError as error:
+                    raise _Lost(f"crash: an answer that is none ({error})") from None
+            if not left:
+                return None
+
+    def _how_it_ended(self) -> str:
+        """In words. The child is not reaped yet, so that its group's number stays its own."""
+        said = self._errors.last_line() or self._output.last_line()
+        tail = f"; {said}" if said else ""
+        status = self._wait(self.limits.gate)
+        if status is None:
+            return f"it closed its pipe and goes on{tail}"
+        if status.si_code == os.CLD_EXITED:
+            return f"exit code {status.si_status}{tail}"
+        with contextlib.suppress(ValueError):
+            return f"signal {status.si_status} ({signal.Signals(status.si_status).name}){tail}"
+        return f"signal {status.si_status}{tail}"
+
+    def _wait(self, seconds: float) -> Any:
+        """How the child ended, without reaping it; None if it has not in time."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                status = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            except ChildProcessError:
+                return None  # reaped by someone else
+            if status is not None or time.monotonic() >= deadline:
+                return status
+            time.sleep(0.005)
+
+    def end(self, *, politely: bool) -> None:
+        """End the child and everything it started. Politely: it opens its gates first, one gate limit at most."""
+        try:
+            if self._words is not None:
+                self._words.open_all()
+            if politely:
+                self.tell(Stop())
+                self._wait(self.limits.gate)
+        finally:
+            # Even if a second Ctrl-C came meanwhile. Nobody has reaped the leader, so the group is still ours.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._popen.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(DYING)
+            self._close_files()
+
+    def _close_files(self) -> None:
+        os.close(self._requests)
+        os.close(self._answers)
+        self._output.close()
+        self._errors.close()
+        if self._words is not None:
+            self._words.close()
+
+
+class ChildRunner:
+    """A device in a child process, which is replaced when it hangs or crashes; a `Runner`."""
+
+    def __init__(
+        self,
+        opening: Opening,
+        numbers: Numbers,
+        depth: Depth,
+        *,
+        restricted: bool = False,
+        limits: Limits | None = None,
+        make_words: Callable[[], Words] | None = None,
+        factory: str = "",
+    ) -> None:
+        """Start the first child.
+
+        Raises what the backend raises when it is not here or cannot be opened as asked, and HarnessError
+        if the child cannot be started. ``make_words`` makes the shared gate words, anew for each child.
+        """
+        self.limits = limits or Limits.of(numbers)
+        self._opening, self._numbers, self._depth, self._restricted = opening, numbers, depth, restricted
+        self._make_words, self._factory = make_words, factory
+        self._state = RunState(numbers)
+        self._process: _Process | None = None
+        self._hello: Hello | None = None
+        self._answered = False  # did any child give a verdict?
+        self._gone = ""  # why no further child is tried
+        self._ready()
+
+    @property
+    def header(self) -> Header:
+        """As the first child told it."""
+        return self._known.header
+
+    @property
+    def lock(self) -> DeviceInfo:
+        """The device in use."""
+        return self._known.lock
+
+    @property
+    def profile(self) -> str:
+        """The profile that binds the backend."""
+        return self._known.profile
+
+    @property
+    def surface(self) -> str:
+        """The surface in use."""
+        return self.header.surfaces[0]
+
+    def gate(self) -> GateKind:
+        """The gate kind in use."""
+        return GateKind(kind=self.header.gate.kind, assurance=self.header.gate.assurance)
+
+    @property
+    def _known(self) -> Hello:
+        assert self._hello is not None, "set by the first child, without which there is no runner"
+        return self._hello
+
+    def run(self, probe: Probe, case: Case) -> Result:
+        """One case to its record; inconclusive if the child hangs or crashes.
+
+        Raises HarnessError if no child can be started and none has given a verdict yet.
+        """
+        started = time.perf_counter()
+        process = self._ready()
+        if process is None:
+            return lost_result(self, probe, case, self._gone)
+        process.limits = self.limits
+        try:
+            process.tell(Run(probe=probe.name, variant=case.variant, state=self._state.plain()))
+            answer = process.answer(self.limits.silence)
+            if isinstance(answer, Done):
+                self._state, self._answered = RunState.from_plain(self._numbers, answer.state), True
+                if answer.spent:
+                    self._end(politely=False)
+                return answer.result
+            reason = f"error: {answer.text}" if isinstance(answer, Failed) else "crash: a greeting instead of a result"
+        except _Lost as lost:
+            reason = str(lost)
+        except BaseException:
+            self.close()  # Ctrl-C: the gates are opened before anything else is done
+            raise
+        self._end(politely=False)
+        if reason.startswith("hang"):
+            reason += "; the child was replaced"
+        return lost_result(self, probe, case, reason, time.perf_counter() - started)
+
+    def close(self) -> None:
+        """End the child: it opens its gates and gives the device back, or is killed after one gate limit."""
+        self._gone = self._gone or "the runner is closed"
+        self._end(politely=True)
+
+    def _end(self, *, politely: bool) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.end(politely=politely)
+
+    def _ready(self) -> _Process | None:
+        """A child that has opened the device, None if no further one is tried."""
+        why = ""
+        for _ in range(0 if self._process is not None or self._gone else STARTS):
+            if not (why := self._try()):
+                break
+        if why:
+            self._gone = f"no child: {why}"
+        if self._gone and not self._answered:
+            raise HarnessError(
+                f"the child that drives {self._opening.name} cannot be started ({self._gone}); "
+                "see that the device works without this suite"
+            )
+        return self._process
+
+    def _try(self) -> str:
+        """Start a child; returns why there is none. Raises what the first one refuses as the user's to mend."""
+        try:
+            self._greet()
+        except _Refused as refused:
+            self._end(politely=False)
+            if self._hello is None and refused.kind in REFUSALS:
+                raise REFUSALS[refused.kind](str(refused)) from None
+            return str(refused)
+        except _Lost as lost:
+            self._end(politely=False)
+            return str(lost)
+        except BaseException:
+            self.close()
+            raise
+        return ""
+
+    def _greet(self) -> None:
+        start = Start(
+            opening=self._opening,
+            numbers=self._numbers,
+            depth=self._depth,
+            restricted=self._restricted,
+            limits=self.limits,
+            path=tuple(os.path.abspath(entry) for entry in sys.path),
+            folder=os.getcwd(),
+            # The kernel's signal goes out when the thread that started the child ends, not the process.
+            die_with_parent=threading.current_thread() is threading.main_thread(),
+            factory=self._factory,
+        )
+        words = self._make_words() if self._make_words is not None else None
+        if words is not None:
+            start = msgspec.structs.replace(start, opening=replace(self._opening, words=words.fd))
+        self._process = _Process(start, words)
+        answer = self._process.answer(self.limits.start)
+        if isinstance(answer, Failed):
+            raise _Refused(answer)
+        if not isinstance(answer, Hello):
+            raise _Lost("crash: a result instead of a greeting")
+        if self._hello is None:
+            self._hello = answer
+        elif (here := _facts(answer)) != (before := _facts(self._hello)):
+            # Results of two devices, or of gates of another kind, do not belong in one report.
+            raise _Lost(f"another device or gate than before: {here} after {before}")
+
+
+def _facts(hello: Hello) -> str:
+    """What must not change when a child is replaced."""
+    header = hello.header
+    return f"{header.device.name} {hello.lock.lock or header.device.index} with {header.gate.kind} gates"
