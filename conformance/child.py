@@ -27,6 +27,8 @@ from conformance.messages import (
     Failed,
     Hello,
     Lines,
+    Measure,
+    Measured,
     OpenGates,
     Run,
     Start,
@@ -107,7 +109,7 @@ class Child:
     def __init__(self, requests: int, answers: int) -> None:
         self._lines, self._answers = Lines(requests), answers
         self._sending = threading.Lock()
-        self._inbox: SimpleQueue[Run | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Run | Measure | None] = SimpleQueue()
         self._backend: Backend | None = None
         self._stopping = threading.Event()
         self._ended = threading.Event()
@@ -123,7 +125,10 @@ class Child:
         try:
             self._open()
             while (request := self._inbox.get()) is not None:
-                self._run(request)
+                if isinstance(request, Measure):
+                    self._measure(request)
+                else:
+                    self._run(request)
         except _Stopped:
             pass
         except SuiteError as error:
@@ -171,10 +176,26 @@ class Child:
         self._alarm(0.0)
         self._say(Done(result=result, state=state.plain(), spent=self._beating.spent))
 
-    def _beat(self) -> None:
-        """Show that nothing hangs. Raises _Stopped once the child is to end."""
+    def _measure(self, request: Measure) -> None:
+        from conformance.measure import measure_part
+
+        assert self._backend is not None, "opened before the first request"
+        self._beat()
+        # No beats meanwhile: a part is shorter than the silence that is allowed, and what is timed is not disturbed.
+        backend = _Beating(self._backend, self._check)
+        values = measure_part(cast("Backend", backend), self._start.numbers, request.part)
+        self._alarm(0.0)
+        spent = backend.spent or not getattr(self._backend, "usable", True)
+        self._say(Measured(values=values, spent=spent))
+
+    def _check(self) -> None:
+        """Raise _Stopped once the child is to end."""
         if self._stopping.is_set():
             raise _Stopped
+
+    def _beat(self) -> None:
+        """Show that nothing hangs. Raises _Stopped once the child is to end."""
+        self._check()
         now = time.monotonic()
         if now - self._last_beat >= BEAT_EVERY:
             self._last_beat = now
@@ -185,7 +206,7 @@ class Child:
         """End this process unless this is called again in time; 0: no more. The kernel needs no interpreter for it."""
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
-    def _say(self, message: Hello | Beat | Done | Failed) -> None:
+    def _say(self, message: Hello | Beat | Done | Measured | Failed) -> None:
         # A parent that has gone is noticed by the listener; there is nobody to say anything to.
         with self._sending, contextlib.suppress(BrokenPipeError):
             send(self._answers, message)

@@ -46,7 +46,11 @@ def decide(
     causal: bool = True,
     missing: frozenset[tuple[str, str]] = frozenset(),
 ) -> Decision:
-    """The decision for one to ``max_in_flight`` steps in flight; ``missing`` are decisive cases left out by name."""
+    """The decision for one to ``max_in_flight`` steps in flight; ``missing`` are decisive cases left out by name.
+
+    What a mixture of two API families does is no property of the device, and changes no decision.
+    """
+    results = [result for result in results if result.surface != "mixed"]
     verdicts = merge_clauses(results)
     depths = tuple(_depth(n, results, verdicts, causal, missing) for n in range(1, max_in_flight + 1))
     forms = [result.form for result in results if result.form is not None]

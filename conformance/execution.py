@@ -97,6 +97,10 @@ class Setting:
     flags: EventFlags = EventFlags.DEFAULT
     hold: float = 1.0
     stop_when_late: bool = False  # end the run at the first late look
+    last_look: int | None = None  # end the run after the look of this index
+    second_gate: bool = False
+    tokens_only: bool = False  # look at no event: for a control that shows a token arrive
+    families: tuple[tuple[str, str], ...] = ()  # (stream, API family)
     order: tuple[str, ...] = ()  # streams in the order of first use, where a control must keep its program's
 
 
@@ -212,7 +216,8 @@ class Observer:
         """Look at events, buffers and gates until nothing more is to be expected of them."""
         clock, model, numbers = self.backend.clock, self.model, self.numbers
         hold = self.setting.hold if hold is None else hold
-        asked = [event for event in events if self._asks(event, event in touched_later)]
+        watched = [] if self.setting.tokens_only else events
+        asked = [event for event in watched if self._asks(event, event in touched_later)]
         owed = {event: model.obligation(event) for event in asked}
         must = [e for e in asked if owed[e] is Obligation.MUST or owed[e] is Obligation.NEVER]
         hoped = [e for e in asked if owed[e] is Obligation.SHOULD]
@@ -308,6 +313,8 @@ def request_for(program: Program, setting: Setting, numbers: Numbers) -> Request
         gates=program.gates,
         buffers=program.buffers,
         flags=setting.flags,
+        families=dict(setting.families),
+        second_gate=setting.second_gate,
         gate_limit=numbers.gate_limit,
     )
 
@@ -335,6 +342,8 @@ def _run(observer: Observer, program: Program) -> list[Look]:
         if late and to_open:
             # Between the gates that follow a late look lies one publication window; the last nudges get the whole hold.
             hold = observer.numbers.publication_window(hold)
+        elif late and observer.numbers.quick:
+            hold = min(hold, observer.numbers.harvest)
         later = frozenset(event for event, count in to_touch.items() if count)
         found = observer.look(events, buffers, gates, call=call, touched_later=later, hold=hold)
         late = late or any(
@@ -361,5 +370,7 @@ def _run(observer: Observer, program: Program) -> list[Look]:
             break
         look(call)
         if call.outcome is Outcome.BLOCKED or (late and observer.setting.stop_when_late):
+            break
+        if observer.setting.last_look is not None and len(looks) > observer.setting.last_look:
             break
     return looks

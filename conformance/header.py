@@ -68,7 +68,7 @@ def make_header(backend: Backend, depth: Depth, *, restricted: bool = False) -> 
             assurance=gate.assurance,
             release_us=gate.release_us,
             tried=tuple(Tried(kind=kind, result=result) for kind, result in gate.tried),
-            note="single-gate",
+            note=f"cross-checked by {gate.second}" if gate.second else "single-gate",
         ),
         simulated=backend.simulated,
         fault=backend.faults,

@@ -66,6 +66,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     state: dict[str, Any]
 
 
+class Measure(msgspec.Struct, frozen=True, kw_only=True, tag="measure"):
+    """To the child: measure one part of the capabilities."""
+
+    part: str  # one of conformance.measure.PARTS
+
+
 class OpenGates(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
     """To the child: open every gate, and go on."""
 
@@ -94,6 +100,13 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     spent: bool = False  # the device did not become idle, or a call never returned: use another child
 
 
+class Measured(msgspec.Struct, frozen=True, kw_only=True, tag="measured"):
+    """From the child: what was measured, by capability."""
+
+    values: dict[str, str]
+    spent: bool = False  # as in Done
+
+
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="error"):
     """From the child: something was raised that is no verdict; the child ends."""
 
@@ -101,8 +114,8 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="error"):
     text: str
 
 
-Request = Union[Run, OpenGates, Stop]
-Answer = Union[Hello, Beat, Done, Failed]
+Request = Union[Run, Measure, OpenGates, Stop]
+Answer = Union[Hello, Beat, Done, Measured, Failed]
 
 _START: Final = msgspec.json.Decoder(Start)
 _REQUEST: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)

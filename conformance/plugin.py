@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pytest
 
-from conformance.backends.registry import NAMES, Opening, find, open_backend
+from conformance.backends.registry import HARDWARE, NAMES, Opening, find, open_backend
 from conformance.consistency import check_names
 from conformance.decision import sentence
 from conformance.devices import device_lock
-from conformance.errors import SuiteError
+from conformance.errors import SuiteError, UsageError
+from conformance.fingerprint import set_blocking_variables
 from conformance.numbers import DEPTHS, Depth, Numbers
 from conformance.run import check_writable, finish
 from conformance.runner import Runner, open_runner
@@ -63,6 +64,8 @@ class Session:
         """The backend, opened once a process. Raises SuiteError, the same one each time: a start may take minutes."""
         if name in self.refused:
             raise self.refused[name]
+        if name in HARDWARE and (blocking := set_blocking_variables()):
+            raise UsageError(f"{blocking[0]} is set: a closed gate would hold the host; unset it")
         if name not in self.opened:
             faults = self.faults if name == "reference" else ()
             device = self.device if name != "reference" else None

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from conformance.decision import decide, merge_clauses, sentence
 from conformance.errors import UsageError
 from conformance.header import now
+from conformance.numbers import Depth
 from reports import store
-from reports.records import Header, Report, Result, Verdict
+from reports.records import ClauseResult, Header, Report, Result, Verdict
 from reports.render import markdown
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from conformance.numbers import Numbers
     from conformance.runner import Runner
     from conformance.selection import Selection
+
+#: The clause that the decision rests on.
+CORE: Final = "EVT-INDEP-1"
 
 #: Is told the number of cases done, and of how many.
 Progress = Callable[[int, int, str], None]
@@ -61,10 +65,38 @@ def capabilities_of(results: Iterable[Result]) -> dict[str, str]:
     return found
 
 
-def finish(header: Header, results: Sequence[Result], selection: Selection, numbers: Numbers) -> Report:
-    """The report of a run that got to its end."""
+def cross_checked(results: Sequence[Result]) -> Sequence[Result]:
+    """Where two kinds of gate lead to different core verdicts, the verdict depends on the gate and is none."""
+
+    judged = (Verdict.CONFORMANT, Verdict.NON_CONFORMANT)
+    by_probe: dict[str, dict[str, Verdict]] = {"publication": {}, "second-gate": {}}
+    for result in results:
+        for clause in result.clauses:
+            if result.probe in by_probe and clause.clause == CORE and clause.verdict in judged:
+                by_probe[result.probe][result.variant] = clause.verdict
+    first, second = by_probe.values()
+    if all(first.get(variant, verdict) is verdict for variant, verdict in second.items()):
+        return results
+
+    def doubted(clause: ClauseResult) -> ClauseResult:
+        if clause.clause != CORE or clause.verdict not in judged:
+            return clause
+        return msgspec.structs.replace(clause, verdict=Verdict.INCONCLUSIVE, reason="gate-dependent", kind=None)
+
+    return [msgspec.structs.replace(r, clauses=tuple(map(doubted, r.clauses))) for r in results]
+
+
+def finish(
+    header: Header,
+    results: Sequence[Result],
+    selection: Selection,
+    numbers: Numbers,
+    measured: Mapping[str, str] | None = None,
+) -> Report:
+    """The report of a run that got to its end; ``measured`` are the runner's capabilities, if it was asked."""
     causal = header.gate.assurance == "causal"
     left_out = selection.by_probe and not any(p.name == "publication" for p, _ in selection.cases)
+    results = cross_checked(results)
     verdict, reason = run_verdict(results, core_left_out=left_out, causal=causal)
     missing = selection.decisive - {(p.name, c.variant) for p, c in selection.cases}
     ended = msgspec.structs.replace(header, ended=now(), complete=True)
@@ -73,7 +105,7 @@ def finish(header: Header, results: Sequence[Result], selection: Selection, numb
         verdict=verdict,
         reason=reason,
         results=tuple(results),
-        capabilities=capabilities_of(results),
+        capabilities=capabilities_of(results) | dict(measured or {}),
         decision=decide(results, numbers.max_in_flight, causal=causal, missing=missing),
     )
 
@@ -115,7 +147,12 @@ def run(
             results.append(result)
             if log is not None:
                 log.result(result)
-        report = finish(header, results, selection, numbers)
+        measured: dict[str, str] = {}
+        if header.depth != Depth.QUICK.value and not selection.restricted:
+            if progress is not None:
+                progress(len(selection.cases), len(selection.cases), "capabilities")
+            measured = runner.measure()
+        report = finish(header, results, selection, numbers, measured)
         if log is not None and out is not None:
             store.write_report(out, report, markdown(report, sentence(report.decision)))
             log.footer(report)

@@ -18,12 +18,15 @@ import msgspec
 
 from conformance.backends.registry import HARDWARE, Opening, check_name, open_as
 from conformance.header import make_header
+from conformance.measure import measure
 from conformance.trial.case import run_case
 from conformance.trial.pipeline import measure_pipe
 from conformance.trial.result import result_of, ring_result, skipped_ring
 from conformance.trial.state import RunState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from conformance.backends.api import Backend, DeviceInfo
     from conformance.numbers import Depth, Numbers
     from conformance.selection import Selection
@@ -51,6 +54,10 @@ class Runner(Protocol):
         """One case to its record. Raises HarnessError if no case can be run at all."""
         ...
 
+    def measure(self) -> dict[str, str]:
+        """The device's capabilities, as texts by name; after the last case. Never raises for the device."""
+        ...
+
     def close(self) -> None:
         """Give the device back; the gates that are still closed are opened. May be called twice."""
         ...
@@ -61,13 +68,17 @@ class LocalRunner:
 
     def __init__(self, backend: Backend, numbers: Numbers, depth: Depth, selection: Selection | None = None) -> None:
         self._backend = backend
-        self._state = RunState(numbers)
+        self._numbers, self._state = numbers, RunState(numbers)
         self.header = make_header(backend, depth, restricted=selection is not None and selection.restricted)
         self.lock = backend.device()
 
     def run(self, probe: Probe, case: Case) -> Result:
         """One case to its record."""
         return run_one(self._backend, probe, case, self._state)
+
+    def measure(self) -> dict[str, str]:
+        """The device's capabilities."""
+        return measure(self._backend, self._numbers)
 
     def close(self) -> None:
         """Close the backend."""
@@ -109,6 +120,31 @@ def open_runner(opening: Opening, numbers: Numbers, depth: Depth, selection: Sel
         words = SharedGates if opening.name in HARDWARE else None
         return ChildRunner(opening, numbers, depth, restricted=restricted, make_words=words, factory=factory)
     return LocalRunner(open_as(opening), numbers, depth, selection)
+
+
+class SurfacesRunner:
+    """One device, driven through one API surface after the other; each has a process and a state of its own."""
+
+    def __init__(self, surfaces: Sequence[str], opener: Callable[[str], Runner]) -> None:
+        self._opener = opener
+        self._surface, self._runner = surfaces[0], opener(surfaces[0])
+        self.header = msgspec.structs.replace(self._runner.header, surfaces=tuple(surfaces))
+        self.lock = self._runner.lock
+
+    def run(self, probe: Probe, case: Case) -> Result:
+        """One case on its surface. Raises what opening a surface raises."""
+        if case.surface != self._surface:
+            self._runner.close()
+            self._surface, self._runner = case.surface, self._opener(case.surface)
+        return self._runner.run(probe, case)
+
+    def measure(self) -> dict[str, str]:
+        """The device's capabilities, through the surface in use."""
+        return self._runner.measure()
+
+    def close(self) -> None:
+        """Close the surface in use."""
+        self._runner.close()
 
 
 def open_for_child(opening: Opening, factory: str) -> Backend:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from conformance.errors import UsageError
@@ -29,15 +29,25 @@ class Selection:
         return self.by_probe or self.by_variant
 
 
-def select(numbers: Numbers, *, probes: Sequence[str] = (), variants: Sequence[str] = ()) -> Selection:
-    """The cases that match; raises UsageError for a pattern without match."""
+def select(
+    numbers: Numbers,
+    *,
+    probes: Sequence[str] = (),
+    variants: Sequence[str] = (),
+    surfaces: Sequence[str] = ("vendor",),
+) -> Selection:
+    """The cases that match, on each of these surfaces; raises UsageError for a pattern without match.
+
+    The mixed family is the only one that the surface "mixed" has, and no other surface has it.
+    """
     if not 1 <= numbers.max_in_flight <= DEEPEST:
         raise UsageError(f"--max-in-flight {numbers.max_in_flight}: give a number from 1 to {DEEPEST}")
     every = [
-        (probe, case)
+        (probe, case if surface == case.surface else replace(case, surface=surface))
+        for surface in surfaces
         for probe in all_probes(numbers.max_in_flight).values()
         for case in probe.cases
-        if not numbers.quick or _in_quick(probe, case)
+        if (probe.family == "mixed") == (surface == "mixed") and (not numbers.quick or _in_quick(probe, case))
     ]
     chosen = _filter(every, probes, "--probe", [p.name for p, _ in every], lambda pair: pair[0].name)
     chosen = _filter(chosen, variants, "--variant", [c.variant for _, c in chosen], lambda pair: pair[1].variant)

@@ -76,9 +76,12 @@ def run_device(faults: tuple[str, ...], alias: str | None = None) -> Row:
 
 
 def decisive(numbers: Numbers) -> Selection:
-    """The variants of a quick run, with every ring and the two-waits program."""
+    """What a quick run has, and beside it every ring, the two-waits program and the plain variants."""
     every = select(numbers)
-    return Selection(cases=tuple((p, c) for p, c in every.cases if c.quick or p.name == "two-waits"))
+    plain = {"query-default", "synchronize-default", "synchronize-blocking"}
+    return Selection(
+        cases=tuple((p, c) for p, c in every.cases if c.quick or p.name == "two-waits" or c.variant in plain)
+    )
 
 
 def _row(faults: tuple[str, ...], report: Report) -> Row:

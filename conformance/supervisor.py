@@ -15,7 +15,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ import conformance
 from conformance.backends.api import GateKind
 from conformance.capture import Capture
 from conformance.errors import BackendUnavailable, HarnessError, SuiteError, UsageError
+from conformance.measure import PARTS
 from conformance.messages import (
     Answer,
     Beat,
@@ -31,6 +32,8 @@ from conformance.messages import (
     Hello,
     Limits,
     Lines,
+    Measure,
+    Measured,
     OpenGates,
     Run,
     Start,
@@ -59,6 +62,10 @@ DYING: Final = 10.0
 STARTS: Final = 2
 #: What a child may refuse by these names is the user's to mend, and is raised here as it was there.
 REFUSALS: Final[dict[str, type[SuiteError]]] = {"UsageError": UsageError, "BackendUnavailable": BackendUnavailable}
+
+
+#: What a request is answered by.
+Asked = TypeVar("Asked", Done, Measured)
 
 
 class _Lost(Exception):
@@ -109,7 +116,7 @@ class _Process:
         with contextlib.suppress(BrokenPipeError):
             send(self._requests, message)
 
-    def answer(self, silence: float) -> Hello | Done | Failed:
+    def answer(self, silence: float) -> Hello | Done | Measured | Failed:
         """The next answer that is no beat. Raises _Lost for a child that hangs or has ended."""
         while isinstance(message := self._message(silence), Beat):
             pass
@@ -262,16 +269,41 @@ class ChildRunner:
         process = self._ready()
         if process is None:
             return lost_result(self, probe, case, self._gone)
+        answer = self._ask(process, Run(probe=probe.name, variant=case.variant, state=self._state.plain()), Done)
+        if isinstance(answer, str):
+            return lost_result(self, probe, case, answer, time.perf_counter() - started)
+        self._state, self._answered = RunState.from_plain(self._numbers, answer.state), True
+        return answer.result
+
+    def measure(self) -> dict[str, str]:
+        """The capabilities; of a part in which the child hangs or crashes only that."""
+        found: dict[str, str] = {}
+        for part in PARTS:
+            found |= self.measure_part(part)
+        return found
+
+    def measure_part(self, part: str) -> dict[str, str]:
+        """One of `conformance.measure.PARTS`."""
+        try:
+            process = self._ready()
+        except HarnessError as error:
+            self._gone, process = str(error), None
+        if process is None:
+            return {part: f"not measured: {self._gone}"}
+        answer = self._ask(process, Measure(part=part), Measured)
+        return {part: answer} if isinstance(answer, str) else answer.values
+
+    def _ask(self, process: _Process, request: Run | Measure, expected: type[Asked]) -> Asked | str:
+        """The child's answer, or why there is none. A child that gave none, or is spent, is ended."""
         process.limits = self.limits
         try:
-            process.tell(Run(probe=probe.name, variant=case.variant, state=self._state.plain()))
+            process.tell(request)
             answer = process.answer(self.limits.silence)
-            if isinstance(answer, Done):
-                self._state, self._answered = RunState.from_plain(self._numbers, answer.state), True
+            if isinstance(answer, expected):
                 if answer.spent:
                     self._end(politely=False)
-                return answer.result
-            reason = f"error: {answer.text}" if isinstance(answer, Failed) else "crash: a greeting instead of a result"
+                return answer
+            reason = f"error: {answer.text}" if isinstance(answer, Failed) else "crash: an answer to something else"
         except _Lost as lost:
             reason = str(lost)
         except BaseException:
@@ -280,7 +312,7 @@ class ChildRunner:
         self._end(politely=False)
         if reason.startswith("hang"):
             reason += "; the child was replaced"
-        return lost_result(self, probe, case, reason, time.perf_counter() - started)
+        return reason
 
     def close(self) -> None:
         """End the child: it opens its gates and gives the device back, or is killed after one gate limit."""

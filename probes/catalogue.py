@@ -6,7 +6,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from probes import completion, ordering, publication, streams
+from probes import completion, mixed, ordering, publication, streams
 from probes.ring import ring_probes
 
 if TYPE_CHECKING:
@@ -18,5 +18,12 @@ if TYPE_CHECKING:
 @lru_cache(maxsize=4)
 def all_probes(max_in_flight: int = 4) -> Mapping[str, Probe]:
     """Every probe by name, with the rings for up to ``max_in_flight`` steps in flight."""
-    families = (publication.PROBES, completion.PROBES, ordering.PROBES, streams.PROBES, ring_probes(max_in_flight))
+    families = (
+        publication.PROBES,
+        completion.PROBES,
+        ordering.PROBES,
+        streams.PROBES,
+        mixed.PROBES,
+        ring_probes(max_in_flight),
+    )
     return MappingProxyType({probe.name: probe for family in families for probe in family})

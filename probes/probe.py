@@ -28,6 +28,9 @@ class Case:
     needs: tuple[str, ...] = ()  # capabilities
     decisive: bool = False  # the decision needs it
     quick: bool = False  # part of a quick run
+    surface: str = "vendor"  # the API surface that the run puts it on
+    second_gate: bool = False  # with the backend's second gate kind
+    families: tuple[tuple[str, str], ...] = ()  # (stream, API family), where a program mixes them
     form_text: str = ""  # the two-waits program under the same choice, where the choice is not the plain one
 
     @property
@@ -90,6 +93,7 @@ def plain_cases(
     text: str,
     *,
     needs: tuple[str, ...] = (),
+    quick: bool = True,
     observe: tuple[Observe, ...] = ("query", "synchronize"),
 ) -> tuple[Case, ...]:
     """The cases of a probe whose program is the same in every variant."""
@@ -101,7 +105,7 @@ def plain_cases(
             flags=flags,
             factors=(("observe", how), ("flags", flags)),
             needs=(*needs, *FLAG_NEEDS[flags]),
-            quick=(how, flags) in PLAIN[:3],
+            quick=quick and flags == "default",
         )
         for how, flags in PLAIN
         if how in observe

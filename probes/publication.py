@@ -9,6 +9,7 @@ latches could not show.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Final
 
 from probes.probe import FLAG_NEEDS, Case, Observe, Probe
@@ -186,4 +187,19 @@ TWO_WAITS: Final = Probe(
     ),
 )
 
-PROBES: Final = (PUBLICATION, PUBLICATION_WAITER, TWO_WAITS)
+#: The core verdict again, under another kind of gate: a verdict that depends on the gate is none.
+SECOND_GATE: Final = Probe(
+    name="second-gate",
+    family="publication",
+    question="Does another kind of gate lead to the same answer?",
+    clauses=("EVT-SAFE-1", "EVT-INDEP-1", "EVT-WAIT-4"),
+    faults=LATE_FAULTS,
+    control="without the operations issued after the record on its own stream",
+    cases=tuple(
+        replace(case, decisive=False, second_gate=True, needs=(*case.needs, "second-gate"))
+        for case in PUBLICATION.cases
+        if case.variant in ("default-wait-stream-copy-side-query", "blocking-wait-copy-side-query")
+    ),
+)
+
+PROBES: Final = (PUBLICATION, PUBLICATION_WAITER, TWO_WAITS, SECOND_GATE)

@@ -9,6 +9,9 @@ from probes.probe import Probe, plain_cases
 
 _WORK: Final = "S: fill x 1, copy x -> h, record e\n"
 
+#: How many blocked streams a quick run looks beside.
+_QUICK: Final = (1, 4, 7)
+
 
 def _independent(blocked: int) -> Probe:
     gates = "".join(f"T{i}: gate g{i}\n" for i in range(blocked))
@@ -20,7 +23,8 @@ def _independent(blocked: int) -> Probe:
         faults=tuple(f"queues-{k}" for k in range(1, 8) if k <= blocked),
         control="the same work is seen once the gates are open",
         cases=plain_cases(
-            gates + _WORK + "host: " + ", ".join(f"open g{i}" for i in range(blocked)) + ", sync-stream S, sync-device"
+            gates + _WORK + "host: " + ", ".join(f"open g{i}" for i in range(blocked)) + ", sync-stream S, sync-device",
+            quick=blocked in _QUICK,
         ),
     )
 

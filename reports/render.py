@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tabulate import tabulate
@@ -20,6 +20,9 @@ _COLOURS: Final = {
     Verdict.UNSUPPORTED: "2",
     Verdict.OBSERVED: "36",
 }
+#: How `conformance.measure` names a row of the parked streams: `parked streams: copy, then kernel`.
+PARKED: Final = "parked streams: "
+ROW: Final = ", then "
 _JUDGED: Final = (Verdict.CONFORMANT, Verdict.NON_CONFORMANT)
 
 
@@ -92,7 +95,10 @@ def findings(results: Iterable[Result]) -> list[tuple[str, str, str]]:
         )
         if published and not forms:
             detail += f"; seen after {', '.join(published[:3])}"
-        rows.append((clause_id, f"{len(entries)} of {tried[clause_id]} variants", detail))
+        where = f"{len(entries)} of {tried[clause_id]} variants"
+        if others := sorted({f"surface {r.surface}, subject {r.subject}" for r, _ in entries if r.surface != "vendor"}):
+            where += "; " + "; ".join(others)
+        rows.append((clause_id, where, detail))
     return rows
 
 
@@ -101,7 +107,8 @@ def summary(report: Report, sentence: str, where: str, *, colour: bool = False, 
     header, results = report.header, report.results
     lines = []
     name = header.backend + (f" with {' + '.join(header.fault)}" if header.fault else "")
-    device = " ".join(part for part in (header.device.name, header.device.capability, header.device.driver) if part)
+    facts = (header.device.name, header.device.capability, header.device.driver)
+    device = " ".join(part for part in facts if part not in ("", "none"))
     gate = f"gate {header.gate.kind} ({header.gate.assurance}"
     gate += f", releases in {header.gate.release_us:.0f} us)" if header.gate.release_us is not None else ")"
     simulated = "; simulated" if header.simulated else ""
@@ -237,6 +244,7 @@ def markdown(report: Report, sentence: str) -> str:
             + (f", releases in {header.gate.release_us:.1f} us" if header.gate.release_us is not None else "")
             + (f", {header.gate.note}" if header.gate.note else ""),
         ),
+        ("gates tried", "; ".join(f"{tried.kind}: {tried.result}" for tried in header.gate.tried)),
         ("depth", header.depth),
         ("run", f"{header.started} to {header.ended or 'cut off'}, suite {header.suite_version}"),
         ("fingerprint", header.fingerprint.digest[:16]),
@@ -259,10 +267,34 @@ def markdown(report: Report, sentence: str) -> str:
         out += ["", "Left out:", ""]
         out += _left_out(results)
     if report.capabilities:
-        out += ["", "## Capabilities", "", tabulate(sorted(report.capabilities.items()), tablefmt="github")]
+        out += ["", "## Capabilities", "", *_capabilities(report.capabilities)]
     for result in _worth_showing(results):
         out += ["", f"### {result.probe}, {result.variant}", "", "```", timeline(result), "```"]
     return "\n".join(out) + "\n"
+
+
+def _capabilities(capabilities: Mapping[str, str]) -> list[str]:
+    """One table, and where parked streams were measured a second one of them."""
+    parked: dict[str, dict[str, str]] = {}
+    others = []
+    for key, value in sorted(capabilities.items()):
+        if key.startswith(PARKED) and ROW in key:
+            behind, _, work = key.removeprefix(PARKED).partition(ROW)
+            parked.setdefault(behind, {})[work] = value
+        else:
+            others.append((key, value))
+    out = [tabulate(others, ["capability", "value"], tablefmt="github", disable_numparse=True)] if others else []
+    if parked:
+        works = sorted({work for row in parked.values() for work in row})
+        rows = [[behind, *(row.get(work, "-") for work in works)] for behind, row in parked.items()]
+        out += [
+            "",
+            "Streams parked in a wait, with an operation behind it, until an independent stream stands still:",
+            "",
+        ]
+        headers = ["behind the wait", *(f"independent {work}" for work in works)]
+        out += [tabulate(rows, headers, tablefmt="github", disable_numparse=True)]
+    return out
 
 
 def _left_out(results: Iterable[Result]) -> list[str]:

@@ -79,11 +79,15 @@ class Controls:
     once_only = False
     asked: list[str] = field(default_factory=list)
 
-    def run(self, program: Program, observe: Observe) -> Sequence[Look]:
+    def run(self, program: Program, observe: Observe, last_look: int) -> Sequence[Look]:
         self.asked.append(print_program(program))
         return never(program) if self.answer is None else self.answer(program, observe)
 
-    once = run
+    def once(self, program: Program, last_look: int) -> Sequence[Look]:
+        return self.run(program, "query", last_look)
+
+    def doubtful(self, program: Program) -> bool:
+        return False
 
 
 def never(program: Program) -> Sequence[Look]:

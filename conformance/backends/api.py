@@ -65,6 +65,7 @@ class Request:
     buffers: Sequence[str]
     flags: EventFlags = EventFlags.DEFAULT
     families: Mapping[str, str] = field(default_factory=dict)  # stream -> API family, where a program mixes them
+    second_gate: bool = False  # use the backend's second gate kind
     gate_limit: float = 1.9  # seconds from the moment a gate begins to hold
 
 
@@ -131,6 +132,7 @@ class GateKind:
     kind: str
     assurance: str  # "causal" if the host opens it, "timed" if only time ends it
     release_us: float | None = None
+    second: str = ""  # the kind that cross-checks the core verdict, if there is one
     tried: Sequence[tuple[str, str]] = field(default_factory=tuple)  # (kind, "ok" or the call and its error)
 
 
@@ -194,6 +196,37 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Give the device back."""
+        ...
+
+
+class Limits(Protocol):
+    """Limits of a device that no program shows, each as a text with its unit.
+
+    Each call is bounded, and leaves no gate closed; it raises what the backend's other calls raise.
+    """
+
+    def stream_handles_before_aliasing(self) -> str:
+        """How many streams made in a row have different handles."""
+        ...
+
+    def launch_queue_depth(self) -> str:
+        """How many operations can be queued behind a closed gate until a call blocks."""
+        ...
+
+    def to_cpu_non_blocking(self) -> str:
+        """What `.to("cpu", non_blocking=True)` gives, and whether it returns behind a closed gate."""
+        ...
+
+    def gate_kinds(self) -> Mapping[str, str]:
+        """Each gate kind with what came of trying it. To be called last: it loads code."""
+        ...
+
+
+class MeasuresLimits(Protocol):
+    """What a backend may have beside `Backend`, for `conformance.measure`."""
+
+    def limits(self) -> Limits:
+        """Its limits. Raises DeviceError if the device is not idle."""
         ...
 
 

@@ -120,6 +120,7 @@ def open_hardware(opening: Opening) -> Backend:
         opening.device or "0",
         surface=opening.surface,
         gate=opening.gate,
+        gate_limit=opening.gate_limit,
         fd=-1 if opening.words is None else opening.words,
     )
     return with_faults(backend, opening.faults)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 import click
 from tqdm import tqdm
 
-from conformance.backends.registry import HARDWARE, NAMES, SURFACES, Opening, find
+from conformance.backends.registry import HARDWARE, NAMES, SURFACES, Opening, check_faults, find
 from conformance.decision import sentence
+from conformance.devices import device_lock
 from conformance.errors import BackendUnavailable, HarnessError, UsageError
 from conformance.fingerprint import set_blocking_variables
 from conformance.numbers import DEPTHS, Depth, Numbers
 from conformance.run import Progress, check_writable, run
-from conformance.runner import Runner, open_runner
+from conformance.runner import Runner, SurfacesRunner, open_runner
 from conformance.selection import Selection, select
 from reports.records import Report, Verdict
 from reports.render import summary
@@ -74,17 +75,19 @@ def run_command(
 ) -> int:
     """Run the probes and write a report."""
     numbers = _numbers(Depth(depth), repeat, max_in_flight, gate_limit)
-    selection = select(numbers, probes=probes, variants=variants)
-    if unknown := [surface for surface in surfaces if surface != "vendor"]:
-        raise UsageError(f"--surface {unknown[0]}: no backend of this version has it; leave --surface out")
+    surfaces = tuple(dict.fromkeys(surfaces)) or ("vendor",)
+    selection = select(numbers, probes=probes, variants=variants, surfaces=surfaces)
     targets = _targets(backend, device, out)
+    if other := [s for s in surfaces if s != "vendor" and any(t.backend not in HARDWARE for t in targets)]:
+        name = next(t.backend for t in targets if t.backend not in HARDWARE)
+        raise UsageError(f"--surface {other[0]}: the {name} backend has one surface, vendor; leave --surface out")
     if faults and backend is None:
         raise UsageError("--fault needs --backend: name the backend that is to be made wrong")
     code = 0
     with ExitStack() as stack:
         runners = []
         for target in targets:
-            runners.append(_open(target, tuple(faults), gate, numbers, depth=Depth(depth), selection=selection))
+            runners.append(_open(target, tuple(faults), gate, numbers, Depth(depth), selection, surfaces))
             stack.callback(runners[-1].close)
         for target in targets:
             check_writable(target.folder, "--out")
@@ -139,23 +142,33 @@ def _open(
     faults: tuple[str, ...],
     gate: str | None,
     numbers: Numbers,
-    *,
     depth: Depth,
     selection: Selection,
+    surfaces: Sequence[str],
 ) -> Runner:
     if target.backend in HARDWARE and (blocking := set_blocking_variables()):
         raise UsageError(
             f"{blocking[0]} is set: each call would wait for the device, "
             "and a closed gate would hold the host; unset it"
         )
-    opening = Opening(
-        name=target.backend, device=target.device, faults=faults, gate=gate, gate_limit=numbers.gate_limit
-    )
-    opened = open_runner(opening, numbers, depth, selection)
-    if gate is not None and opened.header.gate.kind != gate:
-        kinds = opened.header.gate.kind
+    check_faults(target.backend, faults)
+
+    def opener(surface: str) -> Runner:
+        opening = Opening(
+            name=target.backend,
+            device=target.device,
+            surface=surface,
+            faults=faults,
+            gate=gate,
+            gate_limit=numbers.gate_limit,
+        )
+        return open_runner(opening, numbers, depth, selection)
+
+    opened: Runner = SurfacesRunner(surfaces, opener) if len(surfaces) > 1 else opener(surfaces[0])
+    if gate is not None and opened.header.gate.kind not in (gate, "none"):
+        kind = opened.header.gate.kind
         opened.close()
-        raise UsageError(f"--gate {gate}: the {target.backend} backend has no such gate kind; it has {kinds}")
+        raise UsageError(f"--gate {gate}: the {target.backend} backend has no such gate kind; it has {kind}")
     return opened
 
 
@@ -169,7 +182,8 @@ def _run(runner: Runner, selection: Selection, numbers: Numbers, folder: Path) -
 
     told: Progress = progress
     try:
-        report = run(runner, selection, numbers, out=folder, progress=told)
+        with device_lock(runner.lock):
+            report = run(runner, selection, numbers, out=folder, progress=told)
     except OSError as error:
         raise HarnessError(
             f"the report in {folder} cannot be written: {error}; free space or name another --out"

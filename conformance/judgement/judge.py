@@ -100,8 +100,11 @@ def _judge_event(walk: Walk, event: str, seen: Seen) -> None:
         judge_late(walk, event, record)
     elif seen.ever:
         _judge_on_time(walk, event, record)
-    if seen.ever and owed is Obligation.MUST and want:
+    if seen.ever and owed is Obligation.PEND:
+        walk.early.add(record.index)
+    if seen.ever and owed is Obligation.MUST and want and record.index not in walk.early:
         # At MUST points only: elsewhere an event seen is early, and that is its own finding.
+        # An event that was early says nothing more about its data.
         # By what the host finds at the moment at which it first sees the event, not by what comes later.
         there = all(seen.data.get(buffer) == value for buffer, value in want.items())
         walk.say("MEM-VIS-1", Verdict.CONFORMANT if there else Verdict.NON_CONFORMANT, event=event)
@@ -221,7 +224,7 @@ def _judge_stream_sync(walk: Walk, step: SyncStream, returned: bool) -> None:
     elif returned:
         walk.say("STM-SYNC-1", *((Verdict.CONFORMANT, "") if others else (Verdict.UNSUPPORTED, "nothing-pending")))
     else:
-        looks = walk.controls.run(without(walk.program, others), walk.observe) if others else ()
+        looks = walk.controls.run(without(walk.program, others), walk.observe, walk.index) if others else ()
         call = looks[walk.index].call if walk.index < len(looks) else None
         if call is not None and call.outcome is Outcome.RETURNED:
             walk.say("STM-SYNC-1", Verdict.NON_CONFORMANT, "over-waits", repeat=True)

@@ -82,8 +82,9 @@ def _ladder(walk: Walk, record: Node, own: set[int]) -> Iterator[tuple[str, set[
 
 def _shown(walk: Walk, control: Program, event: str, observe: Observe | None = None) -> Look | None:
     """The control's look at the same host point, if the event is seen there."""
-    for _ in range(CONTROL_TRIES):
-        looks = walk.controls.run(control, observe or walk.observe)
+    # Once more only where that may matter: a control that was late twice before is taken at its word.
+    for _ in range(CONTROL_TRIES if walk.controls.doubtful(control) else 1):
+        looks = walk.controls.run(control, observe or walk.observe, walk.index)
         look = looks[walk.index] if walk.index < len(looks) else None
         seen = look.events.get(event) if look is not None else None
         if seen is not None and seen.ever:

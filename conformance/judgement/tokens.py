@@ -75,7 +75,7 @@ def _judge_early(walk: Walk, node: Node, clauses: set[str]) -> None:
 
 def _happens(walk: Walk, control: Program, node: Node) -> bool:
     """Does the token arrive at the same host point of the control?"""
-    looks = walk.controls.once(control, walk.observe)
+    looks = walk.controls.once(control, walk.index)
     if walk.index >= len(looks):
         return False
     return looks[walk.index].buffers.get(node.buffer or "") == walk.model.token(node)

@@ -18,12 +18,16 @@ class Controls(Protocol):
 
     once_only: bool  # late events are looked at once and not followed up
 
-    def run(self, program: Program, observe: Observe) -> Sequence[Look]:
-        """Run a control now."""
+    def run(self, program: Program, observe: Observe, last_look: int) -> Sequence[Look]:
+        """Run a control now, up to the look of this index."""
         ...
 
-    def once(self, program: Program, observe: Observe) -> Sequence[Look]:
-        """The looks of a control that may have been run for an earlier repetition."""
+    def doubtful(self, program: Program) -> bool:
+        """Has the control not been run twice in a row yet?"""
+        ...
+
+    def once(self, program: Program, last_look: int) -> Sequence[Look]:
+        """The tokens of a control that may have been run for an earlier repetition, up to a look."""
         ...
 
 
@@ -40,6 +44,7 @@ class Walk:
     seen_of: dict[str, Node] = field(default_factory=dict)  # event -> its record seen complete
     late: dict[str, tuple[Node, str, Late]] = field(default_factory=dict)
     shown_to_happen: set[tuple[int, frozenset[str], frozenset[int]]] = field(default_factory=set)
+    early: set[int] = field(default_factory=set)  # records that were seen complete before they could be
     expired: set[str] = field(default_factory=set)  # gates that ended by themselves, at any look so far
     busy: set[str] = field(default_factory=set)  # streams that were reported busy while they were
     index: int = 0  # of the current look

@@ -73,7 +73,8 @@ class Trial:
 def run_case(backend: Backend, probe: Probe, case: Case, state: RunState) -> Trial:
     """Run a case to its verdict."""
     started = time.perf_counter()
-    setting = Setting(observe=case.observe, flags=EventFlags(case.flags))
+    setting = Setting(observe=case.observe, flags=EventFlags(case.flags), families=case.families)
+    setting = replace(setting, second_gate=case.second_gate)
     program = case.program
     setting = replace(setting, order=program.streams)
     trial = Trial(probe=probe, case=case, program=program, setting=setting)

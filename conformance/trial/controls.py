@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from conformance.backends.api import Backend
 from conformance.execution import Look, Observe, Setting, execute
-from conformance.model import Model, host_points
+from conformance.model import Model
 from conformance.numbers import Numbers
 from probes.program import Open, Program
 from probes.transform import without
@@ -29,12 +30,33 @@ class ControlRunner:
     numbers: Numbers
     once_only: bool = False  # late events are not followed up
     latest: dict[tuple[str, str], Sequence[Look]] = field(default_factory=dict)
-    runs: dict[str, int] = field(default_factory=dict)
-    _kept: dict[tuple[str, str], Sequence[Look]] = field(default_factory=dict)
+    _kept: dict[str, Sequence[Look]] = field(default_factory=dict)
+    _runs: Counter[str] = field(default_factory=Counter)
 
-    def run(self, program: Program, observe: Observe) -> Sequence[Look]:
-        """Run a control now. What it shows after a gate of its own ended by itself is left out."""
-        setting = replace(self.setting, observe=observe, hold=min(self.setting.hold, CONTROL_HOLD))
+    def run(self, program: Program, observe: Observe, last_look: int | None = None) -> Sequence[Look]:
+        """Run a control now, up to a look. What it shows after a gate of its own ended by itself is left out."""
+        looks = self._sound(program, self._setting(observe, last_look))
+        self.latest[program.digest, observe] = looks
+        self._runs[program.digest] += 1
+        return looks
+
+    def doubtful(self, program: Program) -> bool:
+        """Has the control been run less than twice? Then its being late may have been a hiccup."""
+        return self._runs[program.digest] < 2
+
+    def once(self, program: Program, last_look: int) -> Sequence[Look]:
+        """Run a control for its tokens, the first time only: for what it shows to happen, once a case is enough."""
+        kept = self._kept.get(program.digest, ())
+        if last_look >= len(kept):
+            setting = replace(self._setting(self.setting.observe, last_look), tokens_only=True)
+            kept = self._kept[program.digest] = self._sound(program, setting)
+        return kept
+
+    def _setting(self, observe: Observe, last_look: int | None) -> Setting:
+        hold = min(self.setting.hold, CONTROL_HOLD)
+        return replace(self.setting, observe=observe, hold=hold, stop_when_late=False, last_look=last_look)
+
+    def _sound(self, program: Program, setting: Setting) -> Sequence[Look]:
         looks: list[Look] = []
         for _ in range(TRIES):
             looks = execute(self.backend, program, setting, self.numbers)
@@ -42,19 +64,7 @@ class ControlRunner:
             if sound == len(looks):
                 break
             looks = looks[:sound]
-        self.latest[program.digest, observe] = looks
-        self.runs[program.digest] = self.runs.get(program.digest, 0) + 1
         return looks
-
-    def once(self, program: Program, observe: Observe) -> Sequence[Look]:
-        """Run a control the first time only: for what it shows to happen, once a case is enough."""
-        key = program.digest, observe
-        if key not in self._kept:
-            looks = self.run(program, observe)
-            if len(looks) < len(host_points(program.steps)):
-                return looks
-            self._kept[key] = looks
-        return self._kept[key]
 
 
 def sound_looks(program: Program, looks: Sequence[Look]) -> int:

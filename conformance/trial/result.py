@@ -172,7 +172,7 @@ def _record(
         probe=probe.name,
         variant=case.variant,
         surface=backend.surface,
-        subject="runtime",
+        subject="wrapper" if backend.surface == "mixed" else "runtime",
         clauses=clauses,
         level=Level.MUST.value if any(c.level == Level.MUST.value for c in clauses) else Level.SHOULD.value,
         basis=strongest.basis if strongest is not None else "",

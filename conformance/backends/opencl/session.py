@@ -26,6 +26,8 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
     "unrecorded-event": "clEnqueueMarkerWithWaitList makes the event, so there is none before its record",
     "host-fn": "clEnqueueNativeKernel is not in pyopencl, and clSetEventCallback calls in no queue's order",
     "elapsed": "clGetEventProfilingInfo times one command; no call gives the time between two events",
+    "mixed": "OpenCL has one API",
+    "second-gate": "user events are the only gates of OpenCL that the host opens",
     "host-copy": "clEnqueueCopyBuffer takes no host memory, and no command copies host memory to host memory",
 }
 

@@ -15,6 +15,8 @@ LONGEST_PAUSE: Final = 0.016
 
 #: What the device does not model.
 UNSUPPORTED: Final[Mapping[str, str]] = {
+    "mixed": "the reference device has one surface",
+    "second-gate": "the reference device has one kind of gate, its own",
     "elapsed": "the reference device keeps no event times",
     "host-fn": "the reference device runs no host functions",
 }

@@ -22,9 +22,14 @@ from conformance.errors import BackendUnavailable
 if TYPE_CHECKING:
     from conformance.backends.calls import HelperCall
     from conformance.backends.gates import Gate
+    from conformance.backends.torch_device.limits import TorchLimits
 
 #: Gates that exist at once: one a step of the deepest pipeline, and a few.
 GATES: Final = ROWS
+#: Kinds that cross-check the core verdict, best first: one that runs no kernel shares least with the first.
+SECOND: Final = ("wait-value", "kernel", "triton", "host-function")
+#: Gates of the second kind: those of the two-waits program.
+SECOND_GATES: Final = 6
 
 
 def load(vendor: Vendor) -> tuple[Any, Any]:
@@ -54,7 +59,14 @@ class TorchBackend:
     vendor_errors: tuple[type[Exception], ...] = (RuntimeError, ValueError)
 
     def __init__(
-        self, name: str, device: str = "0", *, surface: str = "vendor", gate: str | None = None, fd: int = -1
+        self,
+        name: str,
+        device: str = "0",
+        *,
+        surface: str = "vendor",
+        gate: str | None = None,
+        gate_limit: float = 1.9,
+        fd: int = -1,
     ) -> None:
         self.name, self.profile, self.surface = name, _PROFILES[name], surface
         self.clock: Clock = HostClock()
@@ -83,11 +95,19 @@ class TorchBackend:
         self.usable = True
         for family in used:
             warm_up(self._surfaces[family], self._streams[family][:2], self.memory, self.helpers)
+        self.ladder: Ladder | None = None
+        self._no_gate = ""
+        self._free: list[Gate] = []
+        self._second, self._free_second = "", list[Gate]()
         try:
-            self.ladder = Ladder(vendor, kind=gate, fd=fd, module=self.module, torch=self.torch)
+            self.ladder = Ladder(vendor, kind=gate, fd=fd, limit_s=gate_limit, module=self.module, torch=self.torch)
+            self._free = list(self.ladder.take(GATES))
+            second = next((k for k in SECOND if k != self.ladder.kind and self.ladder.attempt(k)), "")
+            self._second = second
+            self._free_second = list(self.ladder.take(SECOND_GATES, second)) if second else []
         except GateError as error:
-            raise BackendUnavailable(f"{name}: {error}") from error
-        self._free: list[Gate] = list(self.ladder.take(GATES))
+            # Without a gate nothing can be said, and that is said case by case: the run is inconclusive.
+            self._no_gate = str(error)
         if not self._tokens.drained([(self._surfaces[family], s) for family in used for s in self._streams[family]]):
             raise BackendUnavailable(f"{name}: the device did not become idle after its warm-up; is it in use?")
 
@@ -104,11 +124,14 @@ class TorchBackend:
         """The side streams of a family, always the same and in the same order."""
         return self._streams[surface.name]
 
-    def take_gate(self) -> Gate:
-        """A gate that is not in use. Raises HarnessError if a program has too many."""
-        if not self._free:
-            raise GateError(f"{self.name}: a program with more than {GATES} gates")
-        return self._free.pop()
+    def take_gate(self, *, second: bool = False) -> Gate:
+        """A gate that is not in use. Raises GateError if none works here, or a program has too many."""
+        if self._no_gate:
+            raise GateError(f"no gate: {self._no_gate}")
+        free = self._free_second if second else self._free
+        if not free:
+            raise GateError(f"{self.name}: a program with more gates than there are")
+        return free.pop()
 
     def clear_device(self, rows: int) -> None:
         """Zero the first device rows, and see that done. Raises DeviceError on a device that is not idle."""
@@ -132,7 +155,8 @@ class TorchBackend:
             self.clock.pause(polls)
             polls += 1
         if done:
-            self._free += gates
+            self._free += [gate for gate in gates if gate.kind != self._second]
+            self._free_second += [gate for gate in gates if gate.kind == self._second]
         self.usable = self.usable and done
         return done
 
@@ -157,10 +181,13 @@ class TorchBackend:
 
     def gate(self) -> GateKind:
         """The gate kind that the ladder chose, and every kind tried."""
+        if self.ladder is None:
+            return GateKind(kind="none", assurance="none", tried=(("every kind", self._no_gate),))
         return GateKind(
             kind=self.ladder.kind,
             assurance=self.ladder.assurance,
             release_us=self.ladder.check.release_us,
+            second=self._second,
             tried=self.ladder.tried,
         )
 
@@ -168,6 +195,11 @@ class TorchBackend:
         """None, or the call that is missing."""
         if capability == "mixed" and self.surface != "mixed":
             return "an object of one family given to the other is the surface 'mixed' (--surface mixed)"
+        if capability == "second-gate" and not self._second:
+            tried = dict(self.gate().tried)
+            return "; ".join(f"{kind}: {tried[kind]}" for kind in SECOND if kind in tried) or self._no_gate
+        if capability == "event-flag-blocking" and self.surface == "generic":
+            return "torch.Event(blocking=True) is accepted and ignored, as torch's docstring says"
         return UNSUPPORTED.get(capability)
 
     def software(self) -> Mapping[str, str]:
@@ -178,13 +210,21 @@ class TorchBackend:
         """Streams, events, gates and zeroed buffers for one program."""
         return TorchSession(self, request)
 
+    def limits(self) -> TorchLimits:
+        """What `conformance.measure` asks of a torch device alone."""
+        from conformance.backends.torch_device.limits import TorchLimits
+
+        return TorchLimits(self)
+
     def open_all_gates(self) -> None:
         """Open every gate, from any thread."""
-        self.ladder.open_all()
+        if self.ladder is not None:
+            self.ladder.open_all()
 
     def close(self) -> None:
         """Open the gates and give the device back."""
-        self.ladder.close()
+        if self.ladder is not None:
+            self.ladder.close()
         self.helpers.close()
 
 

@@ -44,6 +44,7 @@ class TorchSession:
 
     def __init__(self, backend: TorchBackend, request: Request) -> None:
         self._backend, self._limit, self._flags = backend, request.gate_limit, request.flags
+        self._second = request.second_gate
         self._surfaces: dict[str, Surface] = {
             name: backend.surface_of(request.families.get(name)) for name in request.streams
         }
@@ -76,7 +77,7 @@ class TorchSession:
             return
         surface, stream = self._surfaces[op.stream], self._streams[op.stream]
         if isinstance(op, Gate):
-            gate = self._gates[op.gate] = self._backend.take_gate()
+            gate = self._gates[op.gate] = self._backend.take_gate(second=self._second)
             gate.enqueue(surface.gated(stream), self._limit)
         elif isinstance(op, Fill):
             with surface.current(stream):

@@ -1,0 +1,55 @@
+"""Capabilities: what no clause demands and an engine must know, each as a short text with its unit.
+
+Measured after all cases, so that nothing here can disturb a verdict. Nothing is judged: a capability
+that cannot be measured says why, and costs nothing else.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from conformance.measure.latency import measure_latency
+from conformance.measure.limits import (
+    measure_gate_kinds,
+    measure_launch_queue,
+    measure_stream_handles,
+    measure_to_cpu,
+)
+from conformance.measure.parked import measure_parked
+from conformance.measure.refusal import errors_of, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from conformance.backends.api import Backend
+    from conformance.numbers import Numbers
+
+#: What is measured at once, by name and in order; a hang or crash costs one of these. The gate kinds are
+#: last, since trying another kind loads code.
+PARTS: Final[Mapping[str, Callable[[Backend, Numbers], dict[str, str]]]] = MappingProxyType(
+    {
+        "latency": measure_latency,
+        "parked streams": measure_parked,
+        "stream handles before aliasing": measure_stream_handles,
+        '.to("cpu", non_blocking=True)': measure_to_cpu,
+        "launch-queue depth": measure_launch_queue,
+        "gate kinds": measure_gate_kinds,
+    }
+)
+
+
+def measure_part(backend: Backend, numbers: Numbers, part: str) -> dict[str, str]:
+    """One of `PARTS`: a text for each capability. Never raises for an error of the device or its vendor."""
+    try:
+        return PARTS[part](backend, numbers)
+    except errors_of(backend) as error:
+        return {part: refusal(error)}
+
+
+def measure(backend: Backend, numbers: Numbers) -> dict[str, str]:
+    """Every capability that can be measured in this process, by name. Takes some seconds on hardware at most."""
+    found: dict[str, str] = {}
+    for part in PARTS:
+        found |= measure_part(backend, numbers, part)
+    return found

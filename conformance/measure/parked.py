@@ -1,0 +1,149 @@
+"""How many streams may be parked in a wait until an independent stream stands still.
+
+Vendors map streams onto a few hardware queues, and a wait at a queue's head holds back whatever is
+behind it. No vendor guarantees concurrency between streams, so this is a capability and no finding;
+it bounds how long a ring may be before it does harm. Source: research/h200.md 3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from conformance.backends.api import Request
+from conformance.errors import DeviceError
+from conformance.measure.refusal import errors_of, needs_causal, not_idle, refusal
+from probes.program import Copy, Fill, Gate, Record, Wait
+from reports.render import PARKED, ROW
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conformance.backends.api import Backend, Session
+    from conformance.numbers import Numbers
+    from probes.program import DeviceOp
+
+#: What stands behind each parked wait, and what the independent stream gets.
+BEHIND: Final = ("record", "D2H copy", "kernel")
+WORK: Final = ("D2H copy", "kernel")
+#: Parked streams at most: a torch backend has 24 side streams, and two more are needed.
+MOST: Final = 20
+#: Tries of one number until the gate of one was not ended by its limit.
+TRIES: Final = 3
+#: Seconds for one row; on a slow device it ends with what was shown by then.
+BUDGET: Final = 0.8
+#: What the independent copy carries.
+TOKEN: Final = 7
+
+
+def key_of(behind: str, work: str) -> str:
+    """The name of a row; `reports.render` makes a table of them."""
+    return f"{PARKED}{behind}{ROW}{work}"
+
+
+def measure_parked(backend: Backend, numbers: Numbers) -> dict[str, str]:
+    """For each row the least number of parked streams beside which the independent work stands still."""
+    needs_causal(backend)
+    found: dict[str, str] = {}
+    for behind in BEHIND:
+        for work in WORK:
+            try:
+                found[key_of(behind, work)] = _row(backend, numbers, behind, work)
+            except errors_of(backend) as error:
+                found[key_of(behind, work)] = refusal(error)
+    return found
+
+
+def _row(backend: Backend, numbers: Numbers, behind: str, work: str) -> str:
+    # Upwards, and not by halves: a number at which the work runs costs a millisecond or two, one at which
+    # it stands still costs the whole wait; and nothing says that what runs beside k runs beside k - 1.
+    began = backend.clock.now()
+    for parked in range(MOST + 1):
+        if backend.clock.now() - began > BUDGET:
+            return f"never (k to {parked - 1}, then out of time)"
+        if _stands_still(backend, numbers, behind, work, parked):
+            return f"{parked} streams" if parked else "0 streams: the closed gate alone is enough"
+    return f"never (k to {MOST})"
+
+
+def _stands_still(backend: Backend, numbers: Numbers, behind: str, work: str, parked: int) -> bool:
+    """One run is proof that the work runs; that it does not is believed when it is seen twice of three times."""
+    first = _ran(backend, numbers, behind, work, parked)
+    if first or _ran(backend, numbers, behind, work, parked):
+        # Once not seen and once seen: the third decides.
+        return not first and not _ran(backend, numbers, behind, work, parked)
+    return True
+
+
+def _ran(backend: Backend, numbers: Numbers, behind: str, work: str, parked: int) -> bool:
+    """Did the work run while the gate was shown closed? Raises DeviceError if no try had a closed gate."""
+    for _ in range(TRIES):
+        ran = _try(backend, numbers, behind, work, parked)
+        if ran is not None:
+            return ran
+    raise DeviceError(f"{backend.name}: the gate ended by itself in {TRIES} of {TRIES} tries")
+
+
+def _try(backend: Backend, numbers: Numbers, behind: str, work: str, parked: int) -> bool | None:
+    """One try; None if the gate had ended after the last look."""
+    names = range(1, parked + 1)
+    session = backend.session(
+        Request(
+            streams=("gate", *(f"p{n}" for n in names), "free"),
+            events=("e", "f", *(f"e{n}" for n in names)),
+            gates=("g",),
+            buffers=("x", "y", "h", "hy", *(f"x{n}" for n in names), *(f"h{n}" for n in names)),
+            gate_limit=numbers.gate_limit,
+        )
+    )
+    try:
+        # What the independent copy carries is there before the gate closes, and so is a first use of the stream.
+        session.issue(Fill(stream="free", buffer="y", value=TOKEN))
+        session.issue(Copy(stream="free", source="y", target="h"))
+        if not _seen(backend, lambda: session.read("h") == TOKEN, numbers.deadline):
+            raise DeviceError(f"{backend.name}: a copy on an idle device does not arrive in {numbers.deadline:g} s")
+        session.issue(Gate(stream="gate", gate="g"))
+        session.issue(Record(stream="gate", event="e"))
+        for n in names:
+            session.issue(Wait(stream=f"p{n}", event="e"))
+            session.issue(_behind(behind, n))
+        # So long the waits have to arrive in the device; what is queued at once might overtake them.
+        _seen(backend, lambda: session.query("e"), numbers.pend_window)
+        done = _work(session, work)
+        ran = _seen(backend, done, numbers.concurrency)
+        held = not session.ended("g")
+        session.open("g")
+        if not ran and held and not _seen(backend, done, numbers.deadline):
+            raise DeviceError(f"{backend.name}: the {work} was not seen after the gate had opened either")
+    finally:
+        idle = session.close()
+    if not idle:
+        raise not_idle(backend)
+    return ran if held else None
+
+
+def _behind(kind: str, n: int) -> DeviceOp:
+    if kind == "record":
+        return Record(stream=f"p{n}", event=f"e{n}")
+    if kind == "kernel":
+        return Fill(stream=f"p{n}", buffer=f"x{n}", value=n)
+    return Copy(stream=f"p{n}", source=f"x{n}", target=f"h{n}")
+
+
+def _work(session: Session, kind: str) -> Callable[[], bool]:
+    """Queue the independent work; returns how it is seen: a copy by its token, a kernel by an event behind it."""
+    if kind == "kernel":
+        session.issue(Fill(stream="free", buffer="x", value=TOKEN))
+        session.issue(Record(stream="free", event="f"))
+        return lambda: session.query("f")
+    session.issue(Copy(stream="free", source="y", target="hy"))
+    return lambda: session.read("hy") == TOKEN
+
+
+def _seen(backend: Backend, seen: Callable[[], bool], seconds: float) -> bool:
+    began, polls = backend.clock.now(), 0
+    while not seen():
+        if backend.clock.now() - began > seconds:
+            return False
+        backend.clock.pause(polls)
+        polls += 1
+    return True

@@ -1,0 +1,239 @@
+"""Which NVIDIA devices and driver are here, read without torch and without a driver: both are stand-ins."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from driver_double.double import compiler
+from helpers import is_one_line
+
+from conformance.backends.torch_device import identity
+from conformance.backends.torch_device.identity import UNKNOWN, find_cuda, identify, nvidia_driver, torch_built_for
+from conformance.errors import BackendUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: What torch writes into its version.py, by build; the annotations are torch's own.
+VERSIONS = {
+    "cuda": "cuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n",
+    "rocm": "cuda: Optional[str] = None\nhip: Optional[str] = '6.4.43482-0f2d60242'\n",
+    "the CPU": "cuda: Optional[str] = None\nhip: Optional[str] = None\n",
+}
+HEAD = "from typing import Optional\n\n__version__ = '2.11.0'\ndebug = False\n"
+OLD = """NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Thu Jan  1 00:00:00 UTC 2026
+GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)
+"""
+OPEN = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (builder@host)
+GCC version:  gcc version 13.2.0 (Ubuntu 13.2.0-23ubuntu4)
+"""
+
+
+@pytest.fixture
+def torch_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
+    """Makes a torch of this build (None: no torch at all) the only one that can be found."""
+
+    def make(version: str | None) -> None:
+        site = tmp_path / "site"
+        site.mkdir()
+        if version is not None:
+            (site / "torch").mkdir()
+            (site / "torch" / "__init__.py").write_text("raise AssertionError('nobody may import it')\n")
+            if version:
+                (site / "torch" / "version.py").write_text(HEAD + version)
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
+        without = [entry for entry in sys.path if not (Path(entry) / "torch").exists()]
+        monkeypatch.setattr(sys, "path", [str(site), *without])
+
+    return make
+
+
+@pytest.mark.parametrize("built", VERSIONS)
+def test_the_build_of_a_torch_is_read_and_torch_not_imported(
+    built: str, torch_of: Callable[[str | None], None]
+) -> None:
+    torch_of(VERSIONS[built])
+    assert torch_built_for() == built
+    assert "torch" not in sys.modules
+
+
+def test_no_torch_and_a_torch_without_a_version_file(torch_of: Callable[[str | None], None], tmp_path: Path) -> None:
+    torch_of(None)
+    assert torch_built_for() is None
+    (tmp_path / "site" / "torch").mkdir()
+    (tmp_path / "site" / "torch" / "__init__.py").touch()
+    sys.path_importer_cache.clear()
+    assert torch_built_for() == "an unknown platform"
+
+
+@pytest.mark.parametrize("text", [OLD, OPEN], ids=["old", "open"])
+def test_the_driver_is_read_from_both_kernel_modules(text: str, tmp_path: Path) -> None:
+    (tmp_path / "version").write_text(text)
+    assert nvidia_driver(tmp_path / "version") == "580.159.04"
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104  Mon\n", "535.104"),
+        ("GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0)\n", UNKNOWN),
+        ("", UNKNOWN),
+    ],
+)
+def test_what_is_no_driver_version_is_unknown(text: str, version: str, tmp_path: Path) -> None:
+    (tmp_path / "version").write_text(text)
+    assert nvidia_driver(tmp_path / "version") == version
+    assert nvidia_driver(tmp_path / "absent") == UNKNOWN
+
+
+#: Two devices, numbered by the bus; `double_open` counts inits that were not shut down.
+NVML = r"""
+#include <string.h>
+static const char *names[] = {"NVIDIA H200", "NVIDIA L4"}, *uuids[] = {"GPU-aaaa", "GPU-bbbb"};
+static int open_, refuse, count = 2;
+int double_open(void) { return open_; }
+void double_refuse(int code) { refuse = code; }
+void double_count(int n) { count = n; }
+int nvmlInit_v2(void) { if (refuse) return refuse; open_++; return 0; }
+int nvmlShutdown(void) { open_--; return 0; }
+int nvmlDeviceGetCount_v2(unsigned *n) { if (!open_) return 1; *n = count; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) {
+  if (!open_ || i >= (unsigned)count) return 2;
+  *h = &names[i]; return 0;
+}
+int nvmlDeviceGetHandleByUUID(const char *u, void **h) {
+  for (int i = 0; open_ && i < count; ++i) if (!strcmp(u, uuids[i])) { *h = &names[i]; return 0; }
+  return 6;
+}
+int nvmlDeviceGetName(void *h, char *to, unsigned size) {
+  if (!open_) return 1;
+  strncpy(to, *(const char **)h, size); return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stand-in for NVML."""
+    if (cc := compiler()) is None:
+        pytest.skip("a C compiler is needed for the stand-in of libnvidia-ml.so.1: none of cc, gcc, clang is here")
+    folder = tmp_path_factory.mktemp("nvml")
+    (folder / "nvml.c").write_text(NVML)
+    made = folder / "libnvidia-ml.so.1"
+    subprocess.run([cc, "-shared", "-fPIC", "-o", made, folder / "nvml.c"], check=True, capture_output=True)
+    return made
+
+
+@pytest.fixture
+def nvml(library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ctypes.CDLL]:
+    """The stand-in in NVML's place; afterwards nobody may have left it open."""
+    real = ctypes.CDLL
+    double = real(str(library))
+    double.double_refuse(0)
+    double.double_count(2)
+
+    def load(name: str, *args: Any, **more: Any) -> ctypes.CDLL:
+        return real(str(library) if name == "libnvidia-ml.so.1" else name, *args, **more)
+
+    monkeypatch.setattr(identity.ctypes, "CDLL", load)
+    yield double
+    assert double.double_open() == 0
+
+
+@contextmanager
+def unavailable(*words: str) -> Iterator[None]:
+    """It is not here, said in one line with these words and what it is about."""
+    with pytest.raises(BackendUnavailable) as caught:
+        yield
+    text = str(caught.value)
+    assert is_one_line(text)
+    assert text.startswith("cuda: ")
+    for word in words:
+        assert word in text
+
+
+H200, L4 = "NVIDIA H200", "NVIDIA L4"
+
+
+@pytest.mark.parametrize(
+    ("visible", "names"),
+    [
+        (None, [H200, L4]),
+        ("0,1", [H200, L4]),
+        ("1", [L4]),
+        ("1,0", [L4, H200]),
+        (" 1 , 0 ", [L4, H200]),
+        ("GPU-bbbb", [L4]),
+        ("GPU-bbbb,0", [L4, H200]),
+        ("0,7,1", [H200]),  # what follows an entry that names nothing is not visible, as with CUDA
+        ("0,GPU-none,1", [H200]),
+        ("0,-1,1", [H200]),
+    ],
+)
+def test_the_devices_are_those_that_cuda_shows(
+    visible: str | None, names: list[str], nvml: ctypes.CDLL, torch_of: Callable[[str | None], None]
+) -> None:
+    torch_of(VERSIONS["cuda"])
+    environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    assert find_cuda(environ) == [(str(index), name) for index, name in enumerate(names)]
+    found = [identify("cuda", index, environ)[0] for index in range(len(names) + 1)]
+    assert found == [*names, UNKNOWN]
+
+
+@pytest.mark.parametrize("visible", ["", "-1", "7", "GPU-none,0"])
+def test_no_visible_device_names_the_variable(
+    visible: str, nvml: ctypes.CDLL, torch_of: Callable[[str | None], None]
+) -> None:
+    torch_of(VERSIONS["cuda"])
+    with unavailable("no NVIDIA device is visible", "CUDA_VISIBLE_DEVICES"):
+        find_cuda({"CUDA_VISIBLE_DEVICES": visible})
+
+
+def test_a_machine_without_devices(nvml: ctypes.CDLL, torch_of: Callable[[str | None], None]) -> None:
+    torch_of(VERSIONS["cuda"])
+    nvml.double_count(0)
+    with unavailable("no NVIDIA device is visible"):
+        find_cuda({})
+
+
+def test_no_torch_is_named_first(torch_of: Callable[[str | None], None]) -> None:
+    torch_of(None)
+    with unavailable("torch is not installed", "Python"):
+        find_cuda({})
+
+
+@pytest.mark.parametrize("built", ["the CPU", "rocm"])
+def test_a_torch_of_another_build_is_named(
+    built: str, nvml: ctypes.CDLL, torch_of: Callable[[str | None], None]
+) -> None:
+    torch_of(VERSIONS[built])
+    with unavailable("torch", built, "not for CUDA"):
+        find_cuda({})
+
+
+def test_a_driver_that_is_absent_or_does_not_start(
+    nvml: ctypes.CDLL, torch_of: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch_of(VERSIONS["cuda"])
+    nvml.double_refuse(9)  # NVML_ERROR_DRIVER_NOT_LOADED
+    with unavailable("libnvidia-ml.so.1", "driver"):
+        find_cuda({})
+    assert identify("cuda", 0, {})[0] == UNKNOWN
+
+    def absent(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file: No such file or directory")
+
+    monkeypatch.setattr(identity.ctypes, "CDLL", absent)
+    with unavailable("libnvidia-ml.so.1", "driver"):
+        find_cuda({})
+    assert identify("cuda", 0, {})[0] == UNKNOWN
+
+
+def test_other_backends_have_no_reader_here() -> None:
+    assert identify("rocm", 0) == (UNKNOWN, UNKNOWN)
