@@ -34,7 +34,7 @@ def find_cuda(environ: Mapping[str, str] = os.environ) -> list[tuple[str, str]]:
 
 
 def torch_built_for() -> str | None:
-        raise BackendUnavailable(f"cuda: the installed torch is built for {built}, not for CUDA")
+    """What the installed torch is built for: cuda, rocm or the CPU, from its version file; None if there is none."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return None
