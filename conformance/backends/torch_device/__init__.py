@@ -98,7 +98,8 @@ class TorchBackend:
         self.ladder: Ladder | None = None
         self._no_gate = ""
         self._free: list[Gate] = []
-        self._second, self._free_second = "", list[Gate]()
+        self._second = ""
+        self._free_second: list[Gate] = []
         try:
             self.ladder = Ladder(vendor, kind=gate, fd=fd, limit_s=gate_limit, module=self.module, torch=self.torch)
             self._free = list(self.ladder.take(GATES))
