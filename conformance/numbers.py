@@ -59,7 +59,7 @@ class Numbers:
 
 #: Numbers per depth: quick watches briefly, holds briefly and repeats little; deep repeats more.
 DEPTHS: Final[dict[Depth, Numbers]] = {
-    Depth.QUICK: Numbers(repeat=3, pend_window=1e-4, holds=(0.1, 0.2, 0.4), quick=True),
+    Depth.QUICK: Numbers(repeat=3, pend_window=1e-4, pend_polls=8, holds=(0.1, 0.2, 0.4), quick=True),
     Depth.STANDARD: Numbers(),
     Depth.DEEP: Numbers(repeat=200),
 }

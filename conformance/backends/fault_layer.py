@@ -1,8 +1,8 @@
 """Makes any backend wrong at the API, so that the suite's power is shown on real hardware.
 
 Each fault replaces what the host asks, or what it queues; the device below stays as it is. A late
-fault records a shadow event behind the later operation and lets the host see the event only when
-the shadow is complete too, so it delays host query and host synchronize, and never a device wait:
+fault records an event of its own behind the later operation and lets the host see the program's event
+only when that one is complete too, so it delays host query and host synchronize, and never a device wait:
 waits bind to the event itself. Faults that move queued work keep operations back in the host until
 the next host step.
 """
@@ -46,11 +46,10 @@ FAULTS: Final[Mapping[str, str]] = {
     "destroy-drops-waits": "changes device waits alone",
 }
 
-#: Which operations behind an event delay it, and whether only the first of them does.
-_LATE: Final[Mapping[str, tuple[tuple[type, ...], bool]]] = {
-    "late-next-wait": ((Wait, WaitStream), True),
-    "late-any-wait": ((Wait, WaitStream), False),
-    "late-idle": ((Gate, Fill, Copy, Record, Wait, WaitStream, HostFn), False),
+#: Faults under which an event is late until its stream's tail, a record behind the last such operation, is complete.
+_BEHIND: Final[Mapping[str, tuple[type, ...]]] = {
+    "late-any-wait": (Wait, WaitStream),
+    "late-idle": (Gate, Fill, Copy, Record, Wait, WaitStream, HostFn),
 }
 
 
@@ -87,7 +86,9 @@ class _Recorded:
 
     stream: str
     flushed: bool = False  # a stream or device synchronize was entered since
-    shadowed: bool = False
+    shadowed: bool = False  # an event of its own was recorded behind the next wait
+    tailed: bool = False  # something that delays it was queued behind it
+    published: bool = False  # was seen complete when its stream's tail moved on
 
 
 @dataclass(slots=True)
@@ -115,18 +116,32 @@ class FaultySession:
             self._now(op)
 
     def _now(self, op: DeviceOp) -> None:
+        tails = isinstance(op, _BEHIND.get(self.fault, ()))
+        if tails:
+            self._before_tail(op.stream)
         self.inner.issue(op)
         if isinstance(op, Record):
             self.recorded[op.event] = _Recorded(op.stream)
-        kinds, once = _LATE.get(self.fault, ((), False))
-        if not isinstance(op, kinds):
-            return
+        if self.fault == "late-next-wait" and isinstance(op, (Wait, WaitStream)):
+            self._shadow_once(op.stream)
+        if tails:
+            self.inner.issue(Record(stream=op.stream, event=_tail(op.stream)))
+            itself = op.event if isinstance(op, Record) else None
+            for event, record in self.recorded.items():
+                if record.stream == op.stream and event != itself:
+                    record.tailed = True
+
+    def _shadow_once(self, stream: str) -> None:
         for event, record in self.recorded.items():
-            itself = isinstance(op, Record) and op.event == event
-            if record.stream != op.stream or itself or (once and record.shadowed) or self._shown(event):
-                continue
-            record.shadowed = True
-            self.inner.issue(Record(stream=op.stream, event=_shadow(event)))
+            if record.stream == stream and not record.shadowed and not self._shown(event):
+                record.shadowed = True
+                self.inner.issue(Record(stream=stream, event=_shadow(event)))
+
+    def _before_tail(self, stream: str) -> None:
+        """The tail moves on: what it let the host see until now, the host goes on seeing."""
+        for event, record in self.recorded.items():
+            if record.stream == stream and not record.published and self._shown(event):
+                record.published = True
 
     def _hold_back(self, op: DeviceOp) -> None:
         """Waits go ahead of the work queued before them on their stream; that follows at the next gate or host step."""
@@ -179,7 +194,11 @@ class FaultySession:
         record = self.recorded.get(event)
         if record is None:
             return self.inner.query(event)
-        if not self.inner.query(event) or (record.shadowed and not self.inner.query(_shadow(event))):
+        if not self.inner.query(event):
+            return False
+        if record.shadowed and not self.inner.query(_shadow(event)):
+            return False
+        if record.tailed and not record.published and not self.inner.query(_tail(record.stream)):
             return False
         return self.fault != "late-sync" or record.flushed
 
@@ -239,6 +258,8 @@ class FaultySession:
             return parts[0]
         if record.shadowed:
             parts.append(self.inner.start(Sync(event=_shadow(call.event))))
+        if record.tailed and not record.published:
+            parts.append(self.inner.start(Sync(event=_tail(record.stream))))
         return _Held(parts, lambda: self.fault != "late-sync" or record.flushed)
 
     def close(self) -> bool:
@@ -249,6 +270,10 @@ class FaultySession:
 
 def _shadow(event: str) -> str:
     return f"{event}_shadow"
+
+
+def _tail(stream: str) -> str:
+    return f"tail_of_{stream}"
 
 
 class FaultyBackend:
@@ -280,7 +305,7 @@ class FaultyBackend:
 
     def session(self, request: Request) -> FaultySession:
         """A session below, with room for shadows."""
-        events = [*request.events, *(_shadow(event) for event in request.events)]
+        events = [*request.events, *map(_shadow, request.events), *map(_tail, request.streams)]
         return FaultySession(self.inner.session(replace(request, events=events)), self._fault)
 
     def open_all_gates(self) -> None:

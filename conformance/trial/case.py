@@ -99,7 +99,7 @@ def _repeat(backend: Backend, trial: Trial, state: RunState) -> None:
     trial.window = 0.0 if backend.clock.virtual else numbers.pend_window
     controls = ControlRunner(backend, trial.setting, numbers, once_only=state.once)
     if not state.once and (control := own_control(trial.program, trial.probe.subject)) is not None:
-        controls.run(control, trial.setting.observe)
+        controls.run(control, trial.setting.observe, stop_when_late=True)
     hold = state.first_hold
     proofs = trial.proofs
     while True:
@@ -137,7 +137,8 @@ def _after_proof(backend: Backend, trial: Trial, state: RunState) -> None:
     state.live_or_record |= bool(complete & {"EVT-LIVE-1", "EVT-REC-1"})
     if complete & WITH_FORM:
         form_text = trial.case.form_text or two_waits_text()
-        if form_text == trial.case.text:
+        if complete & WITH_FORM == {"EVT-LIVE-1"} or form_text == trial.case.text:
+            # With nothing to wait for behind it, the event's own program shows what publishes it.
             proof = trial.proofs[min(complete & WITH_FORM)]
             trial.form, trial.form_holds = form_of_step(proof.first.published_by), tuple(sorted(proof.proved))
         elif not (state.numbers.quick and state.forms):

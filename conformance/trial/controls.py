@@ -33,9 +33,12 @@ class ControlRunner:
     _kept: dict[str, Sequence[Look]] = field(default_factory=dict)
     _runs: Counter[str] = field(default_factory=Counter)
 
-    def run(self, program: Program, observe: Observe, last_look: int | None = None) -> Sequence[Look]:
+    def run(
+        self, program: Program, observe: Observe, last_look: int | None = None, *, stop_when_late: bool = False
+    ) -> Sequence[Look]:
         """Run a control now, up to a look. What it shows after a gate of its own ended by itself is left out."""
-        looks = self._sound(program, self._setting(observe, last_look))
+        setting = replace(self._setting(observe, last_look), stop_when_late=stop_when_late)
+        looks = self._sound(program, setting)
         self.latest[program.digest, observe] = looks
         self._runs[program.digest] += 1
         return looks

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from conformance.backends.api import Backend, EventFlags, Request
-from conformance.errors import DeviceError
+from conformance.errors import DeviceError, Unsupported
 from conformance.execution import Look, Observer, Setting
 from conformance.numbers import Numbers
 from conformance.trial.state import RunState
@@ -42,7 +42,7 @@ class PipeRun:
 
 def measure_pipe(backend: Backend, pipe: Pipe, case: Case, state: RunState) -> tuple[RingMeasure, PipeRun]:
     """Run a pipeline; a late harvest counts only with its control on time (or what excuses the control, proved)."""
-    failures: tuple[type[Exception], ...] = (DeviceError, *backend.vendor_errors)
+    failures: tuple[type[Exception], ...] = (DeviceError, Unsupported, *backend.vendor_errors)
     try:
         return _measure(backend, pipe, case, state)
     except failures as error:

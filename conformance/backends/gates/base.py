@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from conformance.backends.calls import yield_interpreter
 from conformance.backends.gates.libraries import GateError
 from conformance.backends.gates.words import ENDED, ENTERED, EXPIRED, OPEN, TICKET, WORDS
 
@@ -29,7 +30,7 @@ def until(seen: Callable[[], bool], limit_s: float) -> float | None:
     while not seen():
         if time.perf_counter() - start > limit_s:
             return None
-        time.sleep(0)
+        yield_interpreter()
     return time.perf_counter() - start
 
 

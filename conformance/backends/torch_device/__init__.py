@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Gates that exist at once: one a step of the deepest pipeline, and a few.
 GATES: Final = ROWS
 #: Kinds that cross-check the core verdict, best first: one that runs no kernel shares least with the first.
-SECOND: Final = ("wait-value", "kernel", "triton", "host-function")
+SECOND: Final = ("wait-value", "kernel", "triton")
 #: Gates of the second kind: those of the two-waits program.
 SECOND_GATES: Final = 6
 
@@ -124,6 +124,11 @@ class TorchBackend:
     def streams(self, surface: Surface) -> list[Any]:
         """The side streams of a family, always the same and in the same order."""
         return self._streams[surface.name]
+
+    @property
+    def one_gate_at_a_time(self) -> bool:
+        """Host functions share one thread: behind a closed gate of that kind a second one cannot even be opened."""
+        return self.ladder is not None and self.ladder.kind == "host-function"
 
     def take_gate(self, *, second: bool = False) -> Gate:
         """A gate that is not in use. Raises GateError if none works here, or a program has too many."""

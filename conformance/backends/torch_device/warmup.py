@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from conformance.backends.api import EventFlags
+from conformance.backends.calls import yield_interpreter
 from conformance.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -56,6 +57,6 @@ def _returns(helpers: HelperPool, call: Any) -> None:
     while not waiter.returned:
         if time.perf_counter() - began > LIMIT:
             raise BackendUnavailable(f"{call!r} did not return within {LIMIT:g} s on an idle device; is it in use?")
-        time.sleep(0)
+        yield_interpreter()
     if waiter.error is not None:
         raise waiter.error
