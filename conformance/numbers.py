@@ -59,7 +59,9 @@ class Numbers:
 
 #: Numbers per depth: quick watches briefly, holds briefly and repeats little; deep repeats more.
 DEPTHS: Final[dict[Depth, Numbers]] = {
-    Depth.QUICK: Numbers(repeat=3, pend_window=1e-4, pend_polls=8, holds=(0.1, 0.2, 0.4), quick=True),
+    Depth.QUICK: Numbers(
+        repeat=3, pend_window=1e-4, pend_polls=8, holds=(0.05, 0.1, 0.2), concurrency=0.05, quick=True
+    ),
     Depth.STANDARD: Numbers(),
     Depth.DEEP: Numbers(repeat=200),
 }

@@ -17,7 +17,7 @@ from conformance import errors
 from conformance.model import Model, host_points
 from probes.catalogue import all_probes
 from probes.notation import ProgramError, parse, print_program
-from probes.probe import FLAG_NEEDS, Probe
+from probes.probe import FLAG_NEEDS, Case, Probe
 from probes.program import (
     DEFAULT_STREAM,
     Copy,
@@ -261,11 +261,16 @@ def test_catalogue_cases_are_programs(probe: Probe) -> None:
         assert probe.subject in case.program.events, case.variant
 
 
+def extra(case: Case) -> set[str]:
+    """What a case needs beside what its program shows."""
+    return ({"mixed"} if case.families else set()) | ({"second-gate"} if case.second_gate else set())
+
+
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
 def test_catalogue_cases_name_what_they_need(probe: Probe) -> None:
     """Too few, and a backend fails where it should say unsupported; too many, and it leaves out what it could run."""
     for case in probe:
-        expected = needed(case.program.steps) | set(FLAG_NEEDS[case.flags]) | ({"mixed"} if case.families else set())
+        expected = needed(case.program.steps) | set(FLAG_NEEDS[case.flags]) | extra(case)
         assert set(case.needs) == expected, case.variant
         assert needed(parse(case.form_text).steps) <= set(case.needs), case.variant
 

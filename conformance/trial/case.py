@@ -29,6 +29,9 @@ IN_VAIN: Final = 3
 #: Times that a repetition is done again because a gate ended by itself (the host was held up, say).
 AGAIN: Final = 3
 
+#: Seconds for which a gate that only time ends is closed.
+TIMED: Final = 0.2
+
 #: Observations that rest on the host's clock alone, before they are a finding.
 STEADY: Final = 3
 
@@ -97,6 +100,12 @@ def run_case(backend: Backend, probe: Probe, case: Case, state: RunState) -> Tri
 def _repeat(backend: Backend, trial: Trial, state: RunState) -> None:
     numbers = state.numbers
     trial.window = 0.0 if backend.clock.virtual else numbers.pend_window
+    if backend.gate().assurance == "timed":
+        # Only time ends such a gate, so no verdict can rest on it: one look, for what it shows, and no proof.
+        timed = replace(numbers, gate_limit=TIMED, deadline=TIMED, concurrency=TIMED)
+        glance = ControlRunner(backend, trial.setting, timed, once_only=True)
+        _one(backend, trial, glance, RunState(timed, proved=True), TIMED, again=1)
+        return
     controls = ControlRunner(backend, trial.setting, numbers, once_only=state.once)
     if not state.once and (control := own_control(trial.program, trial.probe.subject)) is not None:
         controls.run(control, trial.setting.observe, stop_when_late=True)
@@ -150,12 +159,14 @@ def _after_proof(backend: Backend, trial: Trial, state: RunState) -> None:
             state.proved = True
 
 
-def _one(backend: Backend, trial: Trial, controls: ControlRunner, state: RunState, hold: float) -> Repetition:
+def _one(
+    backend: Backend, trial: Trial, controls: ControlRunner, state: RunState, hold: float, *, again: int = AGAIN
+) -> Repetition:
     setting = replace(trial.setting, hold=hold, stop_when_late=state.once)
     controls.setting = setting
     looks: list[Look] = []
     strongest: dict[str, Statement] = {}
-    for _ in range(AGAIN):
+    for _ in range(again):
         looks = execute(backend, trial.program, setting, state.numbers)
         strongest = {}
         for statement in judge(trial.program, trial.setting.observe, looks, controls):

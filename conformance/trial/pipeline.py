@@ -15,7 +15,7 @@ from conformance.execution import Look, Observer, Setting
 from conformance.numbers import Numbers
 from conformance.trial.state import RunState
 from probes.probe import Case, Pipe
-from probes.program import Copy, DeviceOp, Open, Record, Wait, gate_of
+from probes.program import Copy, DeviceOp, Open, Record, SyncDevice, Wait, gate_of
 from probes.ring import copy_stream, main_stream, step_ops
 from reports.records import RingMeasure
 
@@ -24,6 +24,9 @@ LATE_TRIES: Final = 3
 
 TIMELY: Final = "timely"
 LATE: Final = "late"
+#: The event was complete and its token not there yet; or another token was there, and stayed.
+LATE_DATA: Final = "late-data"
+WRONG_DATA: Final = "wrong-data"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,6 +45,10 @@ class PipeRun:
 
 def measure_pipe(backend: Backend, pipe: Pipe, case: Case, state: RunState) -> tuple[RingMeasure, PipeRun]:
     """Run a pipeline; a late harvest counts only with its control on time (or what excuses the control, proved)."""
+    if backend.gate().assurance == "timed":
+        outcome = "timed-gate"  # a pipeline needs its gates opened one by one
+        measure = RingMeasure(ring=pipe.ring, in_flight=pipe.in_flight, outcome=outcome, steps=pipe.steps)
+        return measure, PipeRun(outcome=outcome)
     failures: tuple[type[Exception], ...] = (DeviceError, Unsupported, *backend.vendor_errors)
     try:
         return _measure(backend, pipe, case, state)
@@ -188,9 +195,17 @@ class _Pipeline:
             return False
         self.result.slowest = max(self.result.slowest, seen.after or 0.0)
         if seen.data[f"h{j}"] != j + 1:
-            self._stop("wrong-data", j)
+            self._stop(self._which_data(j, later), j)
             return False
         return True
+
+    def _which_data(self, j: int, later: list[int]) -> str:
+        """Did the token come after its event, or is it another one? The first is visibility, the second order."""
+        for p in later:
+            self._open(p)
+        self.number += 1
+        self.observer.host(SyncDevice(), self.number)
+        return LATE_DATA if self.observer.session.read(f"h{j}") == j + 1 else WRONG_DATA
 
     def _stop(self, outcome: str, j: int) -> None:
         self.result.outcome, self.result.harvest = outcome, j

@@ -92,13 +92,16 @@ def ring_result(
         say(safe, Verdict.NON_CONFORMANT, "early", Counts(tried=run.pended, failed=1))
     elif run.pended:
         say(safe, Verdict.CONFORMANT, "", Counts(tried=run.pended, held=run.pended))
-    if measure.outcome == "wrong-data" and not run.early:
-        # Complete at a MUST point and without its token. Where events are early too, that is what is wrong.
-        say("MEM-VIS-1", Verdict.NON_CONFORMANT, "wrong-data", Counts(tried=1, failed=1))
+    if measure.outcome == "late-data" and not run.early:
+        # Complete at a MUST point, and its token came later. Where events are early too, that is what is wrong.
+        say("MEM-VIS-1", Verdict.NON_CONFORMANT, "late-data", Counts(tried=1, failed=1))
+    elif measure.outcome == "wrong-data" and not run.early:
+        # The step's copy did not wait for the step: the ordering probes prove that, with their controls.
+        say("EVT-WAIT-1", Verdict.INCONCLUSIVE, "wrong-data", Counts(tried=1, unclear=1))
     elif measure.outcome == "late" and not proved:
         # A harvest that is late with its control on time is a MUST event not seen; one hold is no proof of it.
         say(core, Verdict.INCONCLUSIVE, "late-in-ring", Counts(tried=1, unclear=1))
-    elif measure.outcome not in ("timely", "late", "wrong-data"):
+    elif measure.outcome not in ("timely", "late", "late-data", "wrong-data"):
         say(core, Verdict.INCONCLUSIVE, measure.outcome, Counts(tried=1, unclear=1))
     findings = tuple(
         Finding(
@@ -265,7 +268,7 @@ def _bound(
     elif case.observe in binding.exempt:
         verdict, kind = Verdict.UNSUPPORTED, None
         reason = f"profile {backend.profile}: {binding.note or f'nothing is promised to a {case.observe}'}"
-    elif timed and verdict in JUDGED and clause not in CONTRADICTIONS:
+    elif timed and verdict is not Verdict.UNSUPPORTED and clause not in CONTRADICTIONS:
         verdict, reason, kind = Verdict.INCONCLUSIVE, "timed-gate", None
     elif level is Level.SHOULD and verdict in JUDGED:
         held, verdict = verdict is Verdict.CONFORMANT, Verdict.OBSERVED

@@ -30,7 +30,7 @@ class RunState:
     def first_hold(self) -> float:
         """The hold of a first look: long, so that a hiccup is not taken for a late event."""
         if self.proved and self.numbers.quick:
-            return self.numbers.harvest
+            return self.numbers.short_holds[0]  # a glance: it proves nothing, and says so
         return self.holds[-1]
 
     @property
