@@ -8,6 +8,7 @@ host: open g1, open g2
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable
 from typing import Final
@@ -169,3 +170,8 @@ def print_program(program: Program) -> str:
         else:
             lines.append((lane, [text]))
     return "\n".join(f"{lane}: {', '.join(texts)}" for lane, texts in lines)
+
+
+def digest(program: Program) -> str:
+    """SHA-256 of the program's text, hexadecimal: the same program has the same digest anywhere."""
+    return hashlib.sha256(print_program(program).encode()).hexdigest()

@@ -6,7 +6,6 @@ A program says nothing about devices and expects nothing: `probes.notation` give
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Final, Union
 
@@ -206,13 +205,6 @@ class Program:
     def host_buffers(self) -> tuple[str, ...]:
         """The buffers that the host may look at."""
         return tuple(name for name in self.buffers if name.startswith(HOST_BUFFER))
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the program's text, hexadecimal: the same program has the same digest anywhere."""
-        from probes.notation import print_program  # the notation needs this module first
-
-        return hashlib.sha256(print_program(self).encode()).hexdigest()
 
 
 def gate_of(step: Step) -> str | None:

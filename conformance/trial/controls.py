@@ -29,9 +29,9 @@ class ControlRunner:
     setting: Setting
     numbers: Numbers
     once_only: bool = False  # late events are not followed up
-    latest: dict[tuple[str, str], Sequence[Look]] = field(default_factory=dict)
-    _kept: dict[str, Sequence[Look]] = field(default_factory=dict)
-    _runs: Counter[str] = field(default_factory=Counter)
+    latest: dict[tuple[Program, Observe], Sequence[Look]] = field(default_factory=dict)
+    _kept: dict[Program, Sequence[Look]] = field(default_factory=dict)
+    _runs: Counter[Program] = field(default_factory=Counter)
 
     def run(
         self, program: Program, observe: Observe, last_look: int | None = None, *, stop_when_late: bool = False
@@ -39,20 +39,20 @@ class ControlRunner:
         """Run a control now, up to a look. What it shows after a gate of its own ended by itself is left out."""
         setting = replace(self._setting(observe, last_look), stop_when_late=stop_when_late)
         looks = self._sound(program, setting)
-        self.latest[program.digest, observe] = looks
-        self._runs[program.digest] += 1
+        self.latest[program, observe] = looks
+        self._runs[program] += 1
         return looks
 
     def doubtful(self, program: Program) -> bool:
         """Has the control been run less than twice? Then its being late may have been a hiccup."""
-        return self._runs[program.digest] < 2
+        return self._runs[program] < 2
 
     def once(self, program: Program, last_look: int) -> Sequence[Look]:
         """Run a control for its tokens, the first time only: for what it shows to happen, once a case is enough."""
-        kept = self._kept.get(program.digest, ())
+        kept = self._kept.get(program, ())
         if last_look >= len(kept):
             setting = replace(self._setting(self.setting.observe, last_look), tokens_only=True)
-            kept = self._kept[program.digest] = self._sound(program, setting)
+            kept = self._kept[program] = self._sound(program, setting)
         return kept
 
     def _setting(self, observe: Observe, last_look: int | None) -> Setting:

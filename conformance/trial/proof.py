@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from conformance.execution import Look
+from conformance.execution import Look, Observe
 from conformance.judgement.statements import Late, Statement
 from conformance.numbers import Numbers
 from probes.notation import print_step
@@ -80,8 +80,8 @@ class Proof:
         self,
         hold: float,
         statement: Statement | None,
-        before: Mapping[tuple[str, str], Sequence[Look]],
-        observe: str,
+        before: Mapping[tuple[Program, Observe], Sequence[Look]],
+        observe: Observe,
         reached_end: bool,
     ) -> None:
         """Take in one try: a statement if it was late, None if not; ``before`` are the controls run earlier."""
@@ -93,7 +93,7 @@ class Proof:
         self.idle = 0
         slowest = max(late.control_seconds, late.witness_seconds or 0.0)
         if late.control is not None:
-            earlier = before.get((late.control.digest, observe))
+            earlier = before.get((late.control, observe))
             seen = earlier[late.look].events.get(late.event) if earlier and late.look < len(earlier) else None
             if seen is None or not seen.ever:
                 return  # no control before it: this observation only starts the proof

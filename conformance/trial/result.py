@@ -12,7 +12,7 @@ from conformance.model import Model
 from conformance.spec import CLAUSES, Basis, Level
 from conformance.trial.case import STEADY, Repetition, Trial, failures
 from conformance.trial.pipeline import PipeRun
-from probes.notation import lane_of, print_program, print_step
+from probes.notation import digest, lane_of, print_program, print_step
 from probes.probe import Case, Probe
 from probes.program import Nop, Pause, Program
 from reports.records import (
@@ -186,7 +186,7 @@ def _record(
         counts=counts or (clauses[0].counts if clauses else Counts()),
         findings=findings,
         program=print_program(program),
-        digest=program.digest,
+        digest=digest(program),
         lanes=lanes_of(program),
         observations=observations,
         histogram_us=histogram or {},
