@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from judgement_helpers import At, Controls, looks, never
 
 from conformance.backends.reference import ReferenceBackend, ReferenceSession
 from conformance.backends.reference.faults import make_device
 from conformance.decision import merge_clauses
-from conformance.execution import Call, Look, Outcome, Seen
+from conformance.execution import Look
 from conformance.judgement.judge import judge
 from conformance.judgement.statements import CONCURRENCY, CONTRADICTIONS, Late, Statement, stronger
 from conformance.model import host_points
@@ -23,7 +24,7 @@ from conformance.trial.result import result_of
 from conformance.trial.state import RunState
 from probes.catalogue import all_probes
 from probes.notation import parse, print_program
-from probes.program import Open, Program, is_host
+from probes.program import Open, Program
 from reports.records import ClauseResult, Form, Kind, Result, Verdict
 
 if TYPE_CHECKING:
@@ -41,58 +42,6 @@ main: gate g2, record f
 copy: wait f
 host: open g1, open g2, sync-stream copy"""
 OWN = CORE.replace("copy: wait f\n", "")
-
-
-@dataclass
-class At:
-    """What is seen at one host point: complete events, tokens, gates that ended, events that flicker."""
-
-    seen: str = ""
-    tokens: dict[str, int] = field(default_factory=dict)
-    ended: str = ""
-    flickers: str = ""
-
-
-def looks(program: Program, *rows: At) -> list[Look]:
-    """Looks at a program's host points, in order."""
-    made: list[Look] = []
-    for at, row in zip(host_points(program.steps), rows, strict=False):
-        step = program.steps[at - 1] if at else None
-        first = not made or at == 0 or not is_host(program.steps[at - 1])
-        call = None if first or step is None else Call(step=step, outcome=Outcome.RETURNED)
-        events = {event: answer(event in row.seen.split(), event in row.flickers.split()) for event in program.events}
-        buffers = {buffer: row.tokens.get(buffer, 0) for buffer in program.host_buffers}
-        made.append(Look(at=at, call=call, events=events, buffers=buffers, ended=frozenset(row.ended.split())))
-    return made
-
-
-def answer(seen: bool, flickers: bool) -> Seen:
-    last, after = seen and not flickers, 0.0 if seen else None
-    return Seen(first=seen, last=last, ever=seen, flickered=flickers, polls=4, after=after)
-
-
-@dataclass
-class Controls:
-    """Answers every control by ``answer``, or with looks at which nothing is ever seen; keeps their texts."""
-
-    answer: Callable[[Program, Observe], Sequence[Look]] | None = None
-    once_only = False
-    asked: list[str] = field(default_factory=list)
-
-    def run(self, program: Program, observe: Observe, last_look: int) -> Sequence[Look]:
-        self.asked.append(print_program(program))
-        return never(program) if self.answer is None else self.answer(program, observe)
-
-    def once(self, program: Program, last_look: int) -> Sequence[Look]:
-        return self.run(program, "query", last_look)
-
-    def doubtful(self, program: Program) -> bool:
-        return False
-
-
-def never(program: Program) -> Sequence[Look]:
-    """Looks at which nothing is ever seen."""
-    return looks(program, *[At()] * len(host_points(program.steps)))
 
 
 def judged(text: str, *rows: At, observe: Observe = "query", controls: Controls | None = None) -> dict[str, Statement]:

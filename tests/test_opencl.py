@@ -1,4 +1,4 @@
-"""The opencl backend on an installed runtime, and what every real-time backend shares."""
+"""The opencl backend on an installed runtime."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import DEADLINE, never, until
 
 from conformance import errors
 from conformance.backends.api import EventFlags, Request
-from conformance.backends.calls import HelperPool, HostClock, Watchdog
 from conformance.backends.opencl import OpenCLBackend, find_devices, session
 from conformance.errors import BackendUnavailable, DeviceError, Unsupported, UsageError
 from probes.program import (
@@ -41,11 +41,6 @@ if TYPE_CHECKING:
     Make = Callable[..., OpenCLSession]
     Patch = Callable[[str, object], None]
 
-#: Seconds after which something that must happen counts as hung; nothing here is about speed.
-DEADLINE = 20.0
-#: Looks at something that must not happen; each has a control in which it does.
-LOOKS = 400
-
 #: Where `conformance` lies, for a child that must find it.
 ROOT = Path(errors.__file__).parents[1]
 
@@ -53,28 +48,6 @@ ROOT = Path(errors.__file__).parents[1]
 G1, E = Gate(stream="S", gate="g1"), Record(stream="S", event="e")
 G2, F = Gate(stream="T", gate="g2"), Record(stream="T", event="f")
 WAIT_F = Wait(stream="S", event="f")
-
-clock = HostClock()
-
-
-def until(seen: Callable[[], bool]) -> bool:
-    """True as soon as ``seen``, False at a deadline that only a hang reaches."""
-    end, polls = clock.now() + DEADLINE, 0
-    while not seen():
-        if clock.now() > end:
-            return False
-        clock.pause(polls)
-        polls += 1
-    return True
-
-
-def never(seen: Callable[[], bool]) -> bool:
-    """True if ``seen`` is not once true in `LOOKS` looks."""
-    for polls in range(LOOKS):
-        if seen():
-            return False
-        clock.pause(polls)
-    return True
 
 
 @pytest.fixture(scope="module")
@@ -432,45 +405,3 @@ def test_import_of_the_backend_imports_neither_pyopencl_nor_numpy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, cwd=ROOT
     )
     assert done.stdout.strip() == "set()"
-
-
-def test_helpers_are_used_again_and_keep_errors() -> None:
-    pool, held = HelperPool("test"), threading.Event()
-    names: list[str] = []
-
-    def note() -> None:
-        names.append(threading.current_thread().name)
-
-    def fail() -> None:
-        raise SystemExit("kept")
-
-    stuck = pool.start(held.wait)
-    for _ in range(20):
-        call = pool.start(note)
-        assert until(partial(getattr, call, "returned"))
-        assert call.error is None
-    assert len(set(names)) == 1  # a call that has not returned keeps its helper, and no other
-    failed = pool.start(fail)
-    assert until(lambda: failed.returned)
-    assert isinstance(failed.error, SystemExit)
-    assert not stuck.returned
-    again = pool.start(note)
-    assert until(lambda: again.returned)
-    assert set(names) == {names[0]}  # an error does not cost the helper
-    held.set()
-    assert until(lambda: stuck.returned)
-    pool.close()
-
-
-def test_watchdog_acts_in_order_of_time() -> None:
-    dog = Watchdog("test")
-    acted: list[str] = []
-    now = clock.now()
-    dog.at(now + 0.04, lambda: acted.append("late"))
-    dog.at(now + 0.02, lambda: acted.append("early"))
-    dog.at(now + 1000 * DEADLINE, lambda: acted.append("never"))
-    assert until(lambda: len(acted) == 2)
-    assert acted == ["early", "late"]
-    dog.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        dog.at(now, lambda: None)

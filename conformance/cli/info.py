@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from conformance.backends import fault_layer
 from conformance.backends.registry import NAMES, find
 from conformance.errors import UsageError, unknown_name
 from conformance.faults import DECOYS, FAULTS, Fault, fault_of
@@ -129,6 +130,8 @@ def _explain_fault(fault: Fault) -> None:
     click.echo(f"{fault.name}: {fault.text}")
     _wrap("caught by", fault.killed_by)
     _wrap("may fail", ", ".join(fault.may_fail) or "nothing else")
+    over = fault_layer.FAULTS.get(fault.name)
+    _wrap("over an API", over or "not to be had: only the reference device has it")
     _wrap("decision", fault.outcome + (f", form {fault.form}" if fault.form else ""))
 
 

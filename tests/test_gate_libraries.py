@@ -1,0 +1,254 @@
+"""What gates need of libraries and compilers: where they are looked for, and what is said when something is missing."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import re
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import gate_helpers
+import pytest
+from gate_helpers import Rig, until
+
+from conformance.backends.gates import (
+    KINDS,
+    GateError,
+    GateUnsupported,
+    Native,
+    Words,
+    find_library,
+    triton_gate,
+)
+from conformance.backends.gates.base import Watchdog
+from conformance.backends.gates.kernel import kernel_source
+from conformance.backends.vendors import VENDORS
+
+if TYPE_CHECKING:
+    pass
+
+built, rig = gate_helpers.built, gate_helpers.rig
+
+
+def test_without_a_compiler_the_next_kind_is_used_and_every_place_is_named(rig: Any, tmp_path: Path) -> None:
+    made = rig(rtc=("libnone-nvrtc.so.*", "libnone-nvrtc.so"), folders=("nvidia/*/lib",), roots=(str(tmp_path),))
+    made.vendor = replace(made.vendor, roots=(str(made.parts["DRIVER"].parent), str(tmp_path / "toolkit")))
+    ladder = made.ladder()
+    tried = dict(ladder.tried)
+    assert ladder.kind == "wait-value"
+    assert list(tried) == ["kernel", "triton", "wait-value"]
+    assert tried["kernel"].startswith("no libnone-nvrtc.so.* or libnone-nvrtc.so could be used. Tried ")
+    for place in ("already loaded: nothing", f"{tmp_path}/nvidia/*/lib", str(tmp_path / "toolkit"), "loader: libnone"):
+        assert place in tried["kernel"]
+
+
+def test_a_failing_compile_is_told_with_its_log(rig: Any) -> None:
+    made = rig("rocm")
+    made.knob("rtc-fail", "RTC")
+    with pytest.raises(GateError) as failed:
+        made.ladder(kind="kernel")
+    said = str(failed.value)
+    assert "no gate works on rocm: kernel: " in said
+    assert f"{made.parts['RTC']} did not compile gate.cu" in said
+    log = "hiprtcCompileProgram returned 6: gate.cu(3): error: made up"
+    assert f"with --offload-arch=gfx942: {log} | with no options: {log}" in said
+
+
+@pytest.mark.parametrize(("vendor", "code"), [("cuda", "GetPTX"), ("musa", "GetFatBin")])
+def test_an_unknown_architecture_is_left_to_the_driver(rig: Any, vendor: str, code: str) -> None:
+    ladder = rig(vendor, major=99).ladder(kind="kernel")
+    assert ladder.native.found["code"] == (code,)
+
+
+def test_a_missing_function_costs_its_kind_and_is_named(rig: Any) -> None:
+    made = rig(without=("NO_WAIT",))
+    ladder = made.ladder(kind="host-function")
+    assert ladder.attempt("wait-value") is None
+    names = "cuStreamWaitValue32_v2 or cuStreamWaitValue32"
+    assert dict(ladder.tried)["wait-value"] == f"{names}: not exported by {made.parts['DRIVER']}"
+    with pytest.raises(GateError, match="the wait-value gate does not work here: cuStreamWaitValue32_v2"):
+        ladder.take(1, "wait-value")
+    with pytest.raises(GateError, match=re.escape("nvrtcGetCUBIN: not exported | with no options: nvrtcGetPTXSize")):
+        rig(without=("NO_CODE",)).ladder(kind="kernel")
+
+
+def test_a_missing_driver_names_what_was_searched(rig: Any, tmp_path: Path) -> None:
+    made = rig(driver=("libnone-driver.so*",), roots=(str(tmp_path), "$NO_SUCH_VARIABLE/lib"))
+    with pytest.raises(GateUnsupported) as failed:
+        made.ladder()
+    said = str(failed.value)
+    assert said.startswith("no libnone-driver.so* could be used. Tried already loaded: nothing; wheels: nothing")
+    assert f"toolkit: nothing in {tmp_path}; loader: libnone-driver.so: cannot open" in said
+    assert "NO_SUCH_VARIABLE" not in said
+
+
+def test_the_search_names_libraries_that_do_not_fit_and_goes_on(rig: Any, tmp_path: Path) -> None:
+    made = rig()
+    here = made.parts["DRIVER"].parent
+    (tmp_path / "libdouble-search.so.1").write_text("not a library")
+    (tmp_path / "libdouble-search.so.2").write_bytes(made.parts["RTC"].read_bytes())
+    with pytest.raises(GateUnsupported) as failed:
+        find_library(("libdouble-search.so.*",), ("cuInit", "cuLaunchKernel"), folders=("",), bases=[str(tmp_path)])
+    assert "libdouble-search.so.1: file too short" in str(failed.value)
+    assert f"{tmp_path}/libdouble-search.so.2 has no cuInit or cuLaunchKernel" in str(failed.value)
+    # The control: the same name, exported. Version .2 is asked for, and found as loaded already.
+    found = find_library(("libdouble-search.so.*",), ("nvrtcCompileProgram",), roots=(str(tmp_path),), prefer=".2")
+    assert (found.path, found.how) == (f"{tmp_path}/libdouble-search.so.2", "already loaded")
+    found = find_library((made.parts["DRIVER"].name,), ("cuLaunchKernel",), roots=(str(here),))
+    assert found.path == str(made.parts["DRIVER"])
+
+
+# Triton and NVRTC.
+
+
+class Pointer:
+    """A pointer in a kernel that Python itself runs."""
+
+    def __init__(self, view: Any, index: int) -> None:
+        self.view, self.index = view, index
+
+    def __add__(self, words: int) -> Pointer:
+        return Pointer(self.view, self.index + words)
+
+
+class Number(int):
+    """An integer argument of such a kernel."""
+
+    def to(self, _: object) -> Number:
+        return self
+
+
+@pytest.fixture
+def fake_triton(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """A Triton that runs kernels in Python on the stand-in's streams; returns the options of each jit."""
+    options: list[Any] = []
+
+    def store(to: Pointer, value: int, **_: object) -> None:
+        to.view[to.index] = value
+
+    def jit(**chosen: Any) -> Any:
+        options.append(chosen)
+        return lambda function: SimpleNamespace(function=function)
+
+    language = ModuleType("triton.language")
+    load = SimpleNamespace(
+        int64=None,
+        constexpr=bool,
+        store=store,
+        atomic_xchg=store,
+        atomic_add=lambda at, _, sem, scope: at.view[at.index] if (sem, scope) == ("acquire", "sys") else None,
+    )
+    vars(language).update(vars(load))
+    triton, timers = ModuleType("triton"), ModuleType("triton.language.extra.cuda")
+    vars(triton).update(jit=jit, language=language)
+    vars(timers)["globaltimer"] = time.perf_counter_ns
+    for module in (triton, language, timers):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(triton_gate, "_kernels", {})
+    monkeypatch.setattr(triton_gate, "tl", None)
+    monkeypatch.setattr(triton_gate, "triton_now", None)
+    return options
+
+
+@pytest.fixture
+def triton_rig(rig: Any, fake_triton: list[Any], monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """A rig whose driver's threads run a Triton kernel's own Python text."""
+    made: Rig = rig()
+    driver = ctypes.CDLL(str(made.parts["DRIVER"]))
+    entered: list[Any] = []
+    keep: list[Any] = []
+    enter, define = made.module.stream, triton_gate._kernel
+
+    def stream(of: Any) -> Any:
+        entered.append(of)
+        return enter(of)
+
+    def launcher(module: str, function: str) -> Any:
+        kernel = define(module, function)
+
+        def launch(block: tuple[Any, int], *args: int, num_warps: int) -> None:
+            assert num_warps == 1
+            numbers = [Number(argument) for argument in args[:-1]]
+            run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(
+                lambda _: kernel.function(Pointer(*block), *numbers, args[-1])
+            )
+            keep.append(run)
+            driver.double_host(ctypes.c_void_p(entered[-1].raw), run, None)
+
+        return {(1,): launch}
+
+    monkeypatch.setattr(made.module, "stream", stream)
+    monkeypatch.setattr(triton_gate, "_kernel", launcher)
+    monkeypatch.setattr(Words, "tensor", lambda self, base: (self.view, base))
+    return made
+
+
+def test_the_triton_gate_holds_opens_and_ends(triton_rig: Rig, fake_triton: list[Any]) -> None:
+    ladder = triton_rig.ladder(kind="triton")
+    assert ladder.tried == (("triton", "ok"),)
+    assert fake_triton == [{"do_not_specialize": ["ticket", "limit_us", "per_us", "max_polls"]}]
+    assert ladder.close()
+
+
+def test_the_triton_gate_is_bounded_by_polls_where_there_is_no_timer(triton_rig: Rig) -> None:
+    vendor = replace(triton_rig.vendor, triton_timer=replace(triton_rig.vendor.triton_timer, function=""))
+    native = Native(vendor, torch=triton_rig.torch)
+    native.rates = (0.0, 1e4)
+    gate = KINDS["triton"](native, Words(native), Watchdog())
+    stream = triton_rig.module.Stream()
+    gate.enqueue(stream, 0.01)
+    assert until(gate.ended)
+    assert gate.expired()
+    gate.enqueue(stream, 6000.0)
+    assert until(gate.closed)
+    gate.open()
+    assert until(gate.ended)
+    assert not gate.expired()
+
+
+def test_without_triton_the_reason_is_the_import(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "triton", None)
+    with pytest.raises(GateError, match="triton: import triton: "):
+        rig().ladder(kind="triton")
+
+
+def test_nvrtc_compiles_the_kernel(rig: Any) -> None:
+    real = VENDORS["cuda"]
+    made = rig(rtc=real.rtc, folders=real.folders)
+    made.vendor = replace(made.vendor, roots=(*made.vendor.roots, *real.roots))
+    native = Native(made.vendor, torch=made.torch)
+    try:
+        image = native.compile(kernel_source(real.timer), "gate.cu")
+    except GateUnsupported as error:
+        pytest.skip(f"needs an NVRTC library: {error}")
+    assert native.found["code"] == ("GetCUBIN", "--gpu-architecture=sm_90")
+    assert image.raw.startswith(b"\x7fELF")
+    with pytest.raises(GateError, match=r"nvrtcCompileProgram returned \d+: .*gate\.cu\(\d+\): error"):
+        native.compile(kernel_source("#define NOW(t) no_such(t)"), "gate.cu")
+
+
+def test_triton_compiles_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        triton = importlib.import_module("triton")
+        compiler = importlib.import_module("triton.compiler")
+        target = importlib.import_module("triton.backends.compiler").GPUTarget
+    except ImportError as error:
+        pytest.skip(f"needs triton: {error}")
+    monkeypatch.setattr(triton_gate, "_kernels", {})
+    polls = {"ptx": "ld.global.sys.acquire.b32", "amdgcn": "buffer_inv sc0 sc1"}
+    for vendor, device, code in (("cuda", ("cuda", 90, 32), "ptx"), ("rocm", ("hip", "gfx942", 64), "amdgcn")):
+        triton_gate._kernels.clear()
+        timer = VENDORS[vendor].triton_timer
+        kernel = triton_gate._kernel(timer.module, timer.function)
+        types = dict.fromkeys(("ticket", "limit_us", "per_us", "max_polls"), "i32")
+        source = compiler.ASTSource(kernel, {"w": "*i32", **types, "timed": "constexpr"}, {(5,): True})
+        text = triton.compile(source, target=target(*device)).asm[code]
+        # One poll, in the loop: a second one before it would have AMD's polling lane never return to the loop.
+        assert text.count(polls[code]) == 1
+        loop = text.index("in Loop" if code == "amdgcn" else "$L__BB0_2:")
+        assert text.index(polls[code]) > loop
