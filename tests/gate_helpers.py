@@ -12,11 +12,7 @@ import pytest
 from driver_double import double
 
 from conformance import errors
-from conformance.backends.gates import (
-    CheckTimes,
-    Gate,
-    Ladder,
-)
+from conformance.backends.gates import CheckTimes, Gate, Ladder
 from conformance.backends.vendors import VENDORS, Vendor
 
 if TYPE_CHECKING:

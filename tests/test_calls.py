@@ -6,7 +6,7 @@ import threading
 from functools import partial
 
 import pytest
-from waiting import DEADLINE, clock, until
+from realtime_helpers import DEADLINE, clock, until
 
 from conformance.backends.calls import HelperPool, Watchdog
 

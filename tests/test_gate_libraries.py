@@ -10,27 +10,16 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gate_helpers
 import pytest
 from gate_helpers import Rig, until
 
-from conformance.backends.gates import (
-    KINDS,
-    GateError,
-    GateUnsupported,
-    Native,
-    Words,
-    find_library,
-    triton_gate,
-)
+from conformance.backends.gates import KINDS, GateError, GateUnsupported, Native, Words, find_library, triton_gate
 from conformance.backends.gates.base import Watchdog
 from conformance.backends.gates.kernel import kernel_source
 from conformance.backends.vendors import VENDORS
-
-if TYPE_CHECKING:
-    pass
 
 built, rig = gate_helpers.built, gate_helpers.rig
 

@@ -9,27 +9,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gate_helpers
 import pytest
 from driver_double import double
 from gate_helpers import DEADLINE, OPENABLE, until
 
-from conformance.backends.gates import (
-    Gate,
-    GateError,
-    Native,
-    SharedWords,
-    Words,
-    make_fd,
-    words,
-)
+from conformance.backends.gates import Gate, GateError, Native, SharedWords, Words, make_fd, words
 from conformance.backends.gates.host_function import HostFunctionGate
 from conformance.backends.vendors import VENDORS
-
-if TYPE_CHECKING:
-    pass
 
 built, rig = gate_helpers.built, gate_helpers.rig
 CHILD = Path(double.__file__).with_name("child.py")

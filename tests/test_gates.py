@@ -8,26 +8,16 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gate_helpers
 import pytest
 from gate_helpers import DEADLINE, ROOT, RUNNABLE, until
 
 from conformance import errors
-from conformance.backends.gates import (
-    KINDS,
-    Check,
-    CheckTimes,
-    Gate,
-    GateError,
-    words,
-)
+from conformance.backends.gates import KINDS, Check, CheckTimes, Gate, GateError, words
 from conformance.backends.gates.kernel import KernelGate, kernel_source
 from conformance.backends.vendors import VENDORS
-
-if TYPE_CHECKING:
-    pass
 
 built, rig = gate_helpers.built, gate_helpers.rig
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from waiting import DEADLINE, never, until
+from realtime_helpers import DEADLINE, G1, G2, WAIT_F, E, F, core, mark, never, until
 
 from conformance import errors
 from conformance.backends.api import EventFlags, Request
@@ -25,7 +25,6 @@ from probes.program import (
     Gate,
     HostFn,
     Nop,
-    Record,
     Sync,
     SyncDevice,
     SyncStream,
@@ -43,11 +42,6 @@ if TYPE_CHECKING:
 
 #: Where `conformance` lies, for a child that must find it.
 ROOT = Path(errors.__file__).parents[1]
-
-#: The operations that most programs here begin with.
-G1, E = Gate(stream="S", gate="g1"), Record(stream="S", event="e")
-G2, F = Gate(stream="T", gate="g2"), Record(stream="T", event="f")
-WAIT_F = Wait(stream="S", event="f")
 
 
 @pytest.fixture(scope="module")
@@ -89,16 +83,6 @@ def make(backend: OpenCLBackend) -> Iterator[Make]:
     yield make
     idle = [session.close() for session in made]  # every one, also after the first that is not
     assert all(idle)
-
-
-def mark(stream: str, value: int, source: str = "x", target: str = "h") -> list[DeviceOp]:
-    """Work that shows on the host that it was done."""
-    return [Fill(stream=stream, buffer=source, value=value), Copy(stream=stream, source=source, target=target)]
-
-
-def core(token: int) -> list[DeviceOp]:
-    """The program that the suite is about: a wait queued behind a record, still blocked when it completes."""
-    return [G1, *mark("S", token), E, G2, F, WAIT_F, Nop(stream="S")]
 
 
 def test_gate_holds_and_releases(make: Make) -> None:

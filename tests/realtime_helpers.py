@@ -1,10 +1,11 @@
-"""Waiting, for tests of real-time backends: for what must happen, and for what must not."""
+"""What the tests of real-time backends share: waiting for what must and must not happen, and a program's parts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from conformance.backends.calls import HostClock
+from probes.program import Copy, DeviceOp, Fill, Gate, Nop, Record, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
 DEADLINE = 20.0
 #: Looks at something that must not happen; each has a control in which it does.
 LOOKS = 400
+
+#: The operations that most programs begin with.
+G1, E = Gate(stream="S", gate="g1"), Record(stream="S", event="e")
+G2, F = Gate(stream="T", gate="g2"), Record(stream="T", event="f")
+WAIT_F = Wait(stream="S", event="f")
 
 clock = HostClock()
 
@@ -35,3 +41,13 @@ def never(seen: Callable[[], bool]) -> bool:
             return False
         clock.pause(polls)
     return True
+
+
+def mark(stream: str, value: int, source: str = "x", target: str = "h") -> list[DeviceOp]:
+    """Work that shows on the host that it was done."""
+    return [Fill(stream=stream, buffer=source, value=value), Copy(stream=stream, source=source, target=target)]
+
+
+def core(token: int) -> list[DeviceOp]:
+    """The program that the suite is about: a wait queued behind a record, still blocked when it completes."""
+    return [G1, *mark("S", token), E, G2, F, WAIT_F, Nop(stream="S")]
