@@ -95,7 +95,8 @@ def finish(
 ) -> Report:
     """The report of a run that got to its end; ``measured`` are the runner's capabilities, if it was asked."""
     causal = header.gate.assurance == "causal"
-    left_out = selection.by_probe and not any(p.name == "publication" for p, _ in selection.cases)
+    without_core = not any(p.name == "publication" for p, _ in selection.cases)
+    left_out = without_core and (selection.by_probe or all(c.surface == "mixed" for _, c in selection.cases))
     results = cross_checked(results)
     verdict, reason = run_verdict(results, core_left_out=left_out, causal=causal)
     missing = selection.decisive - {(p.name, c.variant) for p, c in selection.cases}

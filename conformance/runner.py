@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from conformance.backends.registry import HARDWARE, Opening, check_name, open_as
+from conformance.errors import Unsupported
 from conformance.header import make_header
 from conformance.measure import measure
 from conformance.trial.case import run_case
@@ -97,7 +98,10 @@ def run_one(backend: Backend, probe: Probe, case: Case, state: RunState) -> Resu
     if key in state.late_rings:
         return skipped_ring(backend, probe, case, f"ring {pipe.ring} with {pipe.in_flight} in flight is late already")
     started = time.perf_counter()
-    measure, pipe_run = measure_pipe(backend, pipe, case, state)
+    try:
+        measure, pipe_run = measure_pipe(backend, pipe, case, state)
+    except Unsupported as error:
+        return skipped_ring(backend, probe, case, str(error))
     if measure.outcome == "late":
         state.late_rings.add(key)
     return ring_result(backend, probe, case, measure, pipe_run, state.proved, time.perf_counter() - started)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from conformance.backends.api import Backend, EventFlags, Request
-from conformance.errors import DeviceError, Unsupported
+from conformance.errors import DeviceError
 from conformance.execution import Look, Observer, Setting
 from conformance.numbers import Numbers
 from conformance.trial.state import RunState
@@ -44,12 +44,15 @@ class PipeRun:
 
 
 def measure_pipe(backend: Backend, pipe: Pipe, case: Case, state: RunState) -> tuple[RingMeasure, PipeRun]:
-    """Run a pipeline; a late harvest counts only with its control on time (or what excuses the control, proved)."""
+    """Run a pipeline; a late harvest counts only with its control on time (or what excuses the control, proved).
+
+    Raises Unsupported where the backend lacks a capability that only shows while the pipeline runs.
+    """
     if backend.gate().assurance == "timed":
         outcome = "timed-gate"  # a pipeline needs its gates opened one by one
         measure = RingMeasure(ring=pipe.ring, in_flight=pipe.in_flight, outcome=outcome, steps=pipe.steps)
         return measure, PipeRun(outcome=outcome)
-    failures: tuple[type[Exception], ...] = (DeviceError, Unsupported, *backend.vendor_errors)
+    failures: tuple[type[Exception], ...] = (DeviceError, *backend.vendor_errors)
     try:
         return _measure(backend, pipe, case, state)
     except failures as error:

@@ -82,7 +82,7 @@ def ring_result(
     """The record of one pipeline."""
     by_query = case.observe == "query"
     safe, core = ("EVT-SAFE-1", "EVT-INDEP-1") if by_query else ("EVT-SYNC-1", "EVT-INDEP-3")
-    timed = backend.gate().assurance != "causal"
+    timed = backend.gate().assurance == "timed"
     clauses: list[ClauseResult] = []
 
     def say(clause: str, verdict: Verdict, reason: str, counts: Counts) -> None:
@@ -232,7 +232,7 @@ def _clause(backend: Backend, trial: Trial, clause: str) -> ClauseResult:
         verdict, reason = Verdict.INCONCLUSIVE, f"error: {trial.error}"
     kind = statement.kind if statement is not None and verdict is Verdict.NON_CONFORMANT else None
     held = statement.held if statement is not None else None
-    timed = backend.gate().assurance != "causal"
+    timed = backend.gate().assurance == "timed"
     return _bound(backend, trial.case, clause, verdict, reason, counts, kind, held, timed=timed)
 
 

@@ -149,7 +149,13 @@ def test_launch_blocking_is_refused(tmp_path: Path) -> None:
     assert done.code == 0, done
 
 
-@pytest.mark.parametrize("kind", ["kernel", "triton", "wait-value", "host-function"])
+def test_host_functions_share_a_thread_and_give_no_core_verdict(tmp_path: Path) -> None:
+    done = run(tmp_path, "--gate", "host-function", "--probe", "publication", "--repeat", "1")
+    assert done.code == 3, done
+    assert {r.verdict for r in load_report(tmp_path).results} == {Verdict.UNSUPPORTED}
+
+
+@pytest.mark.parametrize("kind", ["kernel", "triton", "wait-value"])
 def test_each_gate_kind_comes_to_the_same_verdict(kind: str, tmp_path: Path) -> None:
     options = ("--gate", kind, "--probe", "publication", "--variant", "*copy-side-query*", "--repeat", "3")
     done = run(tmp_path, *options)
