@@ -98,8 +98,9 @@ class _BeatingSession:
 
     def close(self) -> bool:
         """Close, and keep in mind whether the device became idle."""
+        before, self._backend.spent = self._backend.spent, True  # until it is known better: this may raise
         idle = self._session.close()
-        self._backend.spent |= not idle
+        self._backend.spent = before or not idle
         return idle
 
 
@@ -174,7 +175,8 @@ class Child:
         self._beat()
         result = run_one(cast("Backend", self._beating), probe, case, state)
         self._alarm(0.0)
-        self._say(Done(result=result, state=state.plain(), spent=self._beating.spent))
+        spent = self._beating.spent or not getattr(self._backend, "usable", True)
+        self._say(Done(result=result, state=state.plain(), spent=spent))
 
     def _measure(self, request: Measure) -> None:
         from conformance.measure import measure_part

@@ -94,11 +94,25 @@ def _depth(
     if one.late is None or full.late is None:
         return decided(Outcome.UNDECIDED, one.reason if one.late is None else full.reason)
     if one.late:
-        return decided(Outcome.ENABLE, f"late with one copy stream, in time with {n}" + _theorem(rows, n), n)
+        return decided(
+            Outcome.ENABLE, f"late with one copy stream, in time with {n}" + _theorem(rows, n) + _without(n, results), n
+        )
     core = verdicts.get("EVT-INDEP-1")
     if n >= 2 and core is not Verdict.CONFORMANT:
         return decided(Outcome.UNDECIDED, f"EVT-INDEP-1 is {core.value if core else 'not judged'}")
-    return decided(Outcome.NOT_NEEDED, "in time with one copy stream")
+    return decided(Outcome.NOT_NEEDED, "in time with one copy stream" + _without(n, results))
+
+
+def _without(n: int, results: Sequence[Result]) -> str:
+    """The decisive variants that this backend does not have: the decision rests on the others, and says so."""
+    lacking = {
+        reason.partition(":")[0]
+        for result in results
+        if result.probe in (f"ring-1-{n}", f"ring-{n}-{n}") and result.ring is None
+        for reason in [result.reason]
+        if not reason.startswith("ring ")  # was late already in another variant
+    }
+    return f", over the variants that this backend has (not: {', '.join(sorted(lacking))})" if lacking else ""
 
 
 def _theorem(rows: Mapping[int, RingRow | None], n: int) -> str:

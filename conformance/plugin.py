@@ -13,22 +13,24 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pytest
 
-from conformance.backends.registry import HARDWARE, NAMES, Opening, find, open_backend
+from conformance.backends.registry import HARDWARE, NAMES, PROFILES, Opening, find, open_backend
 from conformance.consistency import check_names
 from conformance.decision import sentence
 from conformance.devices import device_lock
 from conformance.errors import SuiteError, UsageError
 from conformance.fingerprint import set_blocking_variables
+from conformance.judgement.statements import RANK
 from conformance.numbers import DEPTHS, Depth, Numbers
 from conformance.run import check_writable, finish
 from conformance.runner import Runner, open_runner
 from conformance.selection import Selection, select
+from conformance.trial.result import BoundTo, lost_result
 from reports.records import Header, Report, Result, Verdict
 from reports.render import markdown, timeline
 from reports.store import write_report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from probes.probe import Case, Probe
 
@@ -57,6 +59,7 @@ class Session:
     opened: dict[str, Opened] = field(default_factory=dict)
     refused: dict[str, SuiteError] = field(default_factory=dict)
     headers: dict[str, Header] = field(default_factory=dict)
+    collected: set[str] = field(default_factory=set)  # backend:probe:variant of every item that is to run
     results: dict[str, list[Result]] = field(default_factory=dict)
     written: list[tuple[str, Report, Path | None]] = field(default_factory=list)
 
@@ -206,6 +209,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if gone:
         items[:] = [item for item in items if item not in gone]
         config.hook.pytest_deselected(items=gone)
+    _expect(config, (item.nodeid for item in items))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+    """The controller collects nothing itself: what a worker collected is what must be answered."""
+    _expect(node.config, ids)
+
+
+def _expect(config: pytest.Config, ids: Iterable[str]) -> None:
+    """Keep in mind which items are to run: one that never answers must not pass for one that was left out."""
+    for nodeid in ids:
+        if f"{SUITE}::test_conformance[" in nodeid:
+            config.stash[KEY].collected.add(nodeid.partition("[")[2].removesuffix("]"))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -238,8 +255,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         if "header" in sent and name not in mine.headers:
             mine.headers[name] = msgspec.convert(sent["header"], Header)
     folder: Path | None = config.getoption("--capability-report")
+    whole = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     for name, results in mine.results.items():
-        report = _report(mine, mine.headers[name], results)
+        if name not in mine.headers:
+            continue  # no item of it got so far as to open the device
+        report = _report(mine, name, results)
+        if not whole:
+            header = msgspec.structs.replace(report.header, complete=False)
+            report = msgspec.structs.replace(report, header=header)
         where = None
         if folder is not None:
             where = folder if len(mine.results) == 1 else folder / f"{name}-{report.header.device.index}"
@@ -248,19 +271,26 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         mine.written.append((name, report, where))
 
 
-def _report(mine: Session, header: Header, results: list[Result]) -> Report:
-    """A report of the items that ran, in the order of a run."""
+def _report(mine: Session, name: str, results: list[Result]) -> Report:
+    """A report of the items that were to run, in the order of a run; one without an answer is inconclusive."""
     every = select(mine.numbers)
-    found = {(result.probe, result.variant): result for result in results}
-    cases = tuple((p, c) for p, c in every.cases if (p.name, c.variant) in found)
+    found: dict[tuple[str, str], Result] = {}
+    for result in results:
+        key = result.probe, result.variant
+        # An item that ran twice keeps the worse of its answers.
+        if key not in found or RANK.index(result.verdict) > RANK.index(found[key].verdict):
+            found[key] = result
+    bound = BoundTo(profile=PROFILES[name], surface="vendor")
+    cases = tuple((p, c) for p, c in every.cases if f"{name}:{p.name}:{c.variant}" in mine.collected)
+    answers = [found.get((p.name, c.variant)) or lost_result(bound, p, c, "the item gave no answer") for p, c in cases]
     selection = Selection(
         cases=cases,
         by_probe=len({p.name for p, _ in cases}) < len({p.name for p, _ in every.cases}),
         by_variant=len(cases) < len(every.cases),
         decisive=every.decisive,
     )
-    header = msgspec.structs.replace(header, restricted=selection.restricted)
-    return finish(header, [found[p.name, c.variant] for p, c in cases], selection, mine.numbers)
+    header = msgspec.structs.replace(mine.headers[name], restricted=selection.restricted)
+    return finish(header, answers, selection, mine.numbers)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

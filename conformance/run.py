@@ -11,6 +11,7 @@ from conformance.decision import decide, merge_clauses, sentence
 from conformance.errors import UsageError
 from conformance.header import now
 from conformance.numbers import Depth
+from conformance.trial.result import merge
 from reports import store
 from reports.records import ClauseResult, Header, Report, Result, Verdict
 from reports.render import markdown
@@ -66,24 +67,34 @@ def capabilities_of(results: Iterable[Result]) -> dict[str, str]:
 
 
 def cross_checked(results: Sequence[Result]) -> Sequence[Result]:
-    """Where two kinds of gate lead to different core verdicts, the verdict depends on the gate and is none."""
-
+    """Where two kinds of gate lead to different core verdicts on a surface, the verdict depends on the gate: none."""
     judged = (Verdict.CONFORMANT, Verdict.NON_CONFORMANT)
-    by_probe: dict[str, dict[str, Verdict]] = {"publication": {}, "second-gate": {}}
+    core: dict[tuple[str, str, str], Verdict] = {}
     for result in results:
         for clause in result.clauses:
-            if result.probe in by_probe and clause.clause == CORE and clause.verdict in judged:
-                by_probe[result.probe][result.variant] = clause.verdict
-    first, second = by_probe.values()
-    if all(first.get(variant, verdict) is verdict for variant, verdict in second.items()):
-        return results
+            if clause.clause == CORE and clause.verdict in judged:
+                core[result.surface, result.probe, result.variant] = clause.verdict
+    doubtful = {
+        surface
+        for (surface, probe, variant), verdict in core.items()
+        if probe == "second-gate" and core.get((surface, "publication", variant), verdict) is not verdict
+    }
 
     def doubted(clause: ClauseResult) -> ClauseResult:
         if clause.clause != CORE or clause.verdict not in judged:
             return clause
         return msgspec.structs.replace(clause, verdict=Verdict.INCONCLUSIVE, reason="gate-dependent", kind=None)
 
-    return [msgspec.structs.replace(r, clauses=tuple(map(doubted, r.clauses))) for r in results]
+    def checked(result: Result) -> Result:
+        clauses = tuple(map(doubted, result.clauses))
+        if result.surface not in doubtful or clauses == result.clauses:
+            return result
+        findings = tuple(finding for finding in result.findings if finding.clause != CORE)
+        return msgspec.structs.replace(
+            result, clauses=clauses, verdict=merge(clauses), reason="gate-dependent", findings=findings, form=None
+        )
+
+    return [checked(result) for result in results] if doubtful else results
 
 
 def finish(

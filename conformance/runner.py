@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from conformance.backends.registry import HARDWARE, Opening, check_name, open_as
-from conformance.errors import Unsupported
+from conformance.errors import SuiteError, Unsupported
 from conformance.header import make_header
 from conformance.measure import measure
 from conformance.trial.case import run_case
 from conformance.trial.pipeline import measure_pipe
-from conformance.trial.result import result_of, ring_result, skipped_ring
+from conformance.trial.result import BoundTo, lost_result, result_of, ring_result, skipped_ring
 from conformance.trial.state import RunState
 
 if TYPE_CHECKING:
@@ -129,22 +129,30 @@ def open_runner(opening: Opening, numbers: Numbers, depth: Depth, selection: Sel
 class SurfacesRunner:
     """One device, driven through one API surface after the other; each has a process and a state of its own."""
 
-    def __init__(self, surfaces: Sequence[str], opener: Callable[[str], Runner]) -> None:
-        self._opener = opener
+    def __init__(self, surfaces: Sequence[str], opener: Callable[[str], Runner], profile: str) -> None:
+        self._opener, self._profile = opener, profile
         self._surface, self._runner = surfaces[0], opener(surfaces[0])
+        self._refused: dict[str, str] = {}
         self.header = msgspec.structs.replace(self._runner.header, surfaces=tuple(surfaces))
         self.lock = self._runner.lock
 
     def run(self, probe: Probe, case: Case) -> Result:
-        """One case on its surface. Raises what opening a surface raises."""
-        if case.surface != self._surface:
+        """One case on its surface; where that cannot be opened, its cases are inconclusive and the others stand."""
+        if case.surface != self._surface and case.surface not in self._refused:
             self._runner.close()
-            self._surface, self._runner = case.surface, self._opener(case.surface)
+            try:
+                self._runner = self._opener(case.surface)
+                self._surface = case.surface
+            except SuiteError as error:
+                self._refused[case.surface] = str(error)
+        if case.surface in self._refused:
+            bound = BoundTo(profile=self._profile, surface=case.surface)
+            return lost_result(bound, probe, case, self._refused[case.surface])
         return self._runner.run(probe, case)
 
     def measure(self) -> dict[str, str]:
         """The device's capabilities, through the surface in use."""
-        return self._runner.measure()
+        return {} if self._refused else self._runner.measure()
 
     def close(self) -> None:
         """Close the surface in use."""

@@ -141,7 +141,7 @@ def test_data_of_an_event_on_time_is_checked() -> None:
 
 def test_aliased_streams_are_not_measured() -> None:
     measure, run = measured(2, 2, "aliased-streams")
-    assert (measure.outcome, run.looks) == ("aliased", 0)
+    assert (measure.outcome, run.pended) == ("aliased", 0)
 
 
 @pytest.mark.parametrize("name", [PLAIN, "default-wait-side-query"])

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from conformance import plugin
 from conformance.backends.api import GateKind, Request
 from conformance.backends.gates import GateError
 from conformance.backends.reference import ReferenceBackend, ReferenceSession
+from conformance.errors import BackendUnavailable
 from conformance.numbers import DEPTHS, Depth, Numbers
 from conformance.run import cross_checked, run
 from conformance.runner import LocalRunner, Runner, SurfacesRunner
@@ -38,7 +40,7 @@ def on_surfaces(surfaces: Sequence[str], wrong: str = "") -> tuple[Report, list[
         opened.append(surface)
         return LocalRunner(Surface(surface, ("wait-dropped",) if surface == wrong else ()), QUICK, Depth.QUICK)
 
-    runner = SurfacesRunner(surfaces, opener)
+    runner = SurfacesRunner(surfaces, opener, "reference")
     return run(runner, select(QUICK, surfaces=surfaces), QUICK), opened
 
 
@@ -110,3 +112,62 @@ def test_without_a_causal_gate_nothing_passes(kind: type[ReferenceBackend], reas
     held = {c.clause for r in report.results for c in r.clauses if c.verdict is Verdict.CONFORMANT}
     assert held <= {"EVT-MONO-1", "EVT-AGREE-1", "EVT-NEVER-1", "STM-ALIAS-1"}  # contradictions, which need no gate
     assert {d.outcome for d in report.decision.per_in_flight} == {Outcome.UNDECIDED}
+
+
+def test_a_surface_that_cannot_be_opened_costs_its_own_cases_alone() -> None:
+    def opener(surface: str) -> Runner:
+        if surface == "generic":
+            raise BackendUnavailable("generic: torch.Stream is not there")
+        return LocalRunner(Surface(surface), QUICK, Depth.QUICK)
+
+    surfaces = ("vendor", "generic", "mixed")
+    report = run(SurfacesRunner(surfaces, opener, "reference"), select(QUICK, surfaces=surfaces), QUICK)
+    verdicts = {s: {r.verdict for r in report.results if r.surface == s and r.ring is None} for s in surfaces}
+    assert verdicts["generic"] == {Verdict.INCONCLUSIVE}
+    assert verdicts["mixed"] == {Verdict.CONFORMANT}
+    assert Verdict.INCONCLUSIVE not in verdicts["vendor"]
+    assert report.verdict is Verdict.INCONCLUSIVE
+
+
+def test_another_surface_settles_no_doubt_about_the_gate() -> None:
+    report, _ = on_surfaces(("vendor", "generic"))
+
+    def wrong(surface: str, probe: str) -> list[Result]:
+        def failing(clause: ClauseResult) -> ClauseResult:
+            found = clause.clause == "EVT-INDEP-1"
+            return msgspec.structs.replace(clause, verdict=Verdict.NON_CONFORMANT) if found else clause
+
+        return [
+            msgspec.structs.replace(r, clauses=tuple(map(failing, r.clauses)), verdict=Verdict.NON_CONFORMANT)
+            if (r.surface, r.probe) == (surface, probe)
+            else r
+            for r in report.results
+        ]
+
+    doubted = cross_checked(wrong("vendor", "second-gate"))
+    assert core([r for r in doubted if r.surface == "vendor"]) == {(Verdict.INCONCLUSIVE, "gate-dependent")}
+    assert core([r for r in doubted if r.surface == "generic"]) == {(Verdict.CONFORMANT, "")}
+    assert all(r.verdict is not Verdict.NON_CONFORMANT for r in doubted)
+
+
+def test_an_item_without_an_answer_is_not_an_item_that_was_left_out(pytestconfig: pytest.Config) -> None:
+    runner = LocalRunner(ReferenceBackend(), QUICK, Depth.QUICK)
+    every = select(QUICK)
+    answers = [runner.run(probe, case) for probe, case in every.cases if probe.name != "publication"]
+    mine = plugin.Session(pytestconfig, QUICK, Depth.QUICK, (), None)
+    mine.headers["reference"] = runner.header
+    mine.collected |= {f"reference:{probe.name}:{case.variant}" for probe, case in every.cases}
+    report = plugin._report(mine, "reference", answers)
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "the item gave no answer" in report.reason
+
+
+def test_an_item_that_runs_twice_keeps_its_finding(pytestconfig: pytest.Config) -> None:
+    probe, case = next((p, c) for p, c in select(QUICK).cases if p.name == "ordering")
+    wrong = LocalRunner(ReferenceBackend(("wait-dropped",)), QUICK, Depth.QUICK)
+    right = LocalRunner(ReferenceBackend(), QUICK, Depth.QUICK)
+    mine = plugin.Session(pytestconfig, QUICK, Depth.QUICK, (), None)
+    mine.headers["reference"] = right.header
+    mine.collected.add(f"reference:{probe.name}:{case.variant}")
+    report = plugin._report(mine, "reference", [wrong.run(probe, case), right.run(probe, case)])
+    assert report.verdict is Verdict.NON_CONFORMANT

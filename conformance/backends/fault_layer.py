@@ -263,9 +263,13 @@ class FaultySession:
         return _Held(parts, lambda: self.fault != "late-sync" or record.flushed)
 
     def close(self) -> bool:
-        """Queue what was kept back, and close."""
-        self._flush()
-        return self.inner.close()
+        """Queue what was kept back, and close: whatever comes of the first, the gates are opened."""
+        idle = False
+        try:
+            self._flush()
+        finally:
+            idle = self.inner.close()
+        return idle
 
 
 def _shadow(event: str) -> str:
@@ -286,6 +290,11 @@ class FaultyBackend:
         self.simulated, self.vendor_errors = inner.simulated, inner.vendor_errors
         self.faults = faults if alias is None else (alias,)
         self.clock: Clock = inner.clock
+
+    @property
+    def usable(self) -> bool:
+        """Can more programs be run on the device below?"""
+        return bool(getattr(self.inner, "usable", True))
 
     def device(self) -> DeviceInfo:
         """The device below."""

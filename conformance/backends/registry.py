@@ -15,6 +15,15 @@ if TYPE_CHECKING:
 #: In the order in which they are looked for; hardware is what a run without --backend chooses from.
 NAMES: Final = ("reference", "opencl", "cuda", "rocm", "musa", "accelerator")
 HARDWARE: Final = ("cuda", "rocm", "musa", "accelerator")
+#: The profile that binds each backend.
+PROFILES: Final = {
+    "reference": "reference",
+    "opencl": "opencl",
+    "cuda": "cuda",
+    "rocm": "hip",
+    "musa": "musa",
+    "accelerator": "torch",
+}
 SURFACES: Final = ("vendor", "generic", "mixed")
 
 

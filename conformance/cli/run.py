@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from tqdm import tqdm
 
-from conformance.backends.registry import HARDWARE, NAMES, SURFACES, Opening, check_faults, find
+from conformance.backends.registry import HARDWARE, NAMES, PROFILES, SURFACES, Opening, check_faults, find
 from conformance.decision import sentence
 from conformance.devices import device_lock
 from conformance.errors import BackendUnavailable, HarnessError, UsageError
@@ -164,7 +164,8 @@ def _open(
         )
         return open_runner(opening, numbers, depth, selection)
 
-    opened: Runner = SurfacesRunner(surfaces, opener) if len(surfaces) > 1 else opener(surfaces[0])
+    several = len(surfaces) > 1
+    opened: Runner = SurfacesRunner(surfaces, opener, PROFILES[target.backend]) if several else opener(surfaces[0])
     if gate is not None and opened.header.gate.kind not in (gate, "none"):
         kind = opened.header.gate.kind
         opened.close()

@@ -67,7 +67,6 @@ class Trial:
     missing: str = ""  # the capability that the backend lacks, with the call
     error: str = ""  # what the device raised
     form: Form | None = None
-    form_holds: tuple[float, ...] = ()
     once: bool = False
     seconds: float = 0.0
     window: float = 0.0
@@ -149,9 +148,9 @@ def _after_proof(backend: Backend, trial: Trial, state: RunState) -> None:
         if complete & WITH_FORM == {"EVT-LIVE-1"} or form_text == trial.case.text:
             # With nothing to wait for behind it, the event's own program shows what publishes it.
             proof = trial.proofs[min(complete & WITH_FORM)]
-            trial.form, trial.form_holds = form_of_step(proof.first.published_by), tuple(sorted(proof.proved))
+            trial.form = form_of_step(proof.first.published_by)
         elif not (state.numbers.quick and state.forms):
-            trial.form, trial.form_holds = read_form(
+            trial.form = read_form(
                 backend, parse(form_text), replace(trial.setting, order=()), state.numbers, state.holds
             )
         if trial.form is not None:

@@ -28,15 +28,15 @@ def form_of_step(step: Step | None) -> Form:
 
 def read_form(
     backend: Backend, program: Program, setting: Setting, numbers: Numbers, holds: tuple[float, ...]
-) -> tuple[Form | None, tuple[float, ...]]:
-    """The form, if three holds agree on it, and those holds; None if they do not within the tries allowed."""
-    proved: dict[float, Form] = {}
+) -> Form | None:
+    """The form on which three holds agree; None if none does within the tries allowed."""
+    proved: dict[Form, set[float]] = {}
+    latest: set[float] = set()
     fruitless = 0
     for _ in range(numbers.tries):
-        left = [hold for hold in holds if hold not in proved]
-        if not left or fruitless > len(holds):
+        if fruitless > len(holds):
             break
-        hold = max(left)
+        hold = max(set(holds) - latest)
         looks = execute(backend, program, replace(setting, hold=hold), numbers)
         if sound_looks(program, looks) < len(looks):
             fruitless += 1
@@ -44,13 +44,14 @@ def read_form(
         late, form = _read(looks, program, numbers.publication_window(hold))
         if not late:
             continue  # an intermittent defect: try again
-        if form is None or any(form is not other for other in proved.values()):
+        if form is None:
             fruitless += 1
             continue
-        proved[hold] = form
-    if len(proved) < len(holds):
-        return None, tuple(sorted(proved))
-    return next(iter(proved.values())), tuple(sorted(proved))
+        latest = proved.setdefault(form, set())
+        latest.add(hold)
+        if len(latest) == len(holds):
+            return form
+    return None
 
 
 def _read(looks: list[Look], program: Program, window: float) -> tuple[bool, Form | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from conformance.backends.api import Backend
@@ -46,6 +47,14 @@ class Bound(Protocol):
     def surface(self) -> str:
         """vendor, generic or mixed."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundTo:
+    """A `Bound` where there is no backend left to ask."""
+
+    profile: str
+    surface: str
 
 
 def result_of(backend: Backend, trial: Trial) -> Result:

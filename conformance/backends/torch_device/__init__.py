@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from conformance.backends.api import Clock, DeviceInfo, GateKind, Request
 from conformance.backends.calls import HelperPool, HostClock
 from conformance.backends.gates import GateError, Ladder
+from conformance.backends.registry import PROFILES
 from conformance.backends.torch_device.resources import DRAIN_LIMIT, ROWS, STREAMS, Memory, Tokens
 from conformance.backends.torch_device.session import UNSUPPORTED, TorchSession, not_idle
 from conformance.backends.torch_device.surfaces import GenericSurface, Surface, VendorSurface
@@ -68,7 +69,7 @@ class TorchBackend:
         gate_limit: float = 1.9,
         fd: int = -1,
     ) -> None:
-        self.name, self.profile, self.surface = name, _PROFILES[name], surface
+        self.name, self.profile, self.surface = name, PROFILES[name], surface
         self.clock: Clock = HostClock()
         self._vendor = vendor = VENDORS[name]
         self._index = int(device)
@@ -103,13 +104,12 @@ class TorchBackend:
         try:
             self.ladder = Ladder(vendor, kind=gate, fd=fd, limit_s=gate_limit, module=self.module, torch=self.torch)
             self._free = list(self.ladder.take(GATES))
-            second = next((k for k in SECOND if k != self.ladder.kind and self.ladder.attempt(k)), "")
-            self._second = second
-            self._free_second = list(self.ladder.take(SECOND_GATES, second)) if second else []
         except GateError as error:
             # Without a gate nothing can be said, and that is said case by case: the run is inconclusive.
             self._no_gate = str(error)
+        self._take_second()
         if not self._tokens.drained([(self._surfaces[family], s) for family in used for s in self._streams[family]]):
+            self.close()
             raise BackendUnavailable(f"{name}: the device did not become idle after its warm-up; is it in use?")
 
     @property
@@ -125,10 +125,22 @@ class TorchBackend:
         """The side streams of a family, always the same and in the same order."""
         return self._streams[surface.name]
 
-    @property
-    def one_gate_at_a_time(self) -> bool:
+    def _take_second(self) -> None:
+        """A pool of a second kind of gate; without one the report says `single-gate`."""
+        if self.ladder is None:
+            return
+        for kind in SECOND:
+            if kind != self.ladder.kind and self.ladder.attempt(kind):
+                try:
+                    self._free_second = list(self.ladder.take(SECOND_GATES, kind))
+                except GateError:
+                    continue  # what failed is in the ladder's list of kinds tried, or no block is left
+                self._second = kind
+                return
+
+    def one_gate_at_a_time(self, *, second: bool) -> bool:
         """Host functions share one thread: behind a closed gate of that kind a second one cannot even be opened."""
-        return self.ladder is not None and self.ladder.kind == "host-function"
+        return not second and self.ladder is not None and self.ladder.kind == "host-function"
 
     def take_gate(self, *, second: bool = False) -> Gate:
         """A gate that is not in use. Raises GateError if none works here, or a program has too many."""
@@ -155,14 +167,16 @@ class TorchBackend:
         """True if the streams ran dry, the gates ended and the helpers returned; else the device is given up."""
         began, polls = self.clock.now(), 0
         done = self._tokens.drained(list(streams))
-        while done and not (all(gate.ended() for gate in gates) and all(call.returned for call in calls)):
+        while done and not (all(gate.idle() for gate in gates) and all(call.returned for call in calls)):
             if self.clock.now() - began > DRAIN_LIMIT:
                 done = False
             self.clock.pause(polls)
             polls += 1
         if done:
-            self._free += [gate for gate in gates if gate.kind != self._second]
-            self._free_second += [gate for gate in gates if gate.kind == self._second]
+            # A gate whose launch failed has nothing to wait for, and is not used again.
+            whole = [gate for gate in gates if gate.ended()]
+            self._free += [gate for gate in whole if gate.kind != self._second]
+            self._free_second += [gate for gate in whole if gate.kind == self._second]
         self.usable = self.usable and done
         return done
 
@@ -233,7 +247,5 @@ class TorchBackend:
             self.ladder.close()
         self.helpers.close()
 
-
-_PROFILES: Final[Mapping[str, str]] = {"cuda": "cuda", "rocm": "hip", "musa": "musa"}
 
 __all__ = ["TorchBackend", "load"]

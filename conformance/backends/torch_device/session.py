@@ -77,7 +77,8 @@ class TorchSession:
             return
         surface, stream = self._surfaces[op.stream], self._streams[op.stream]
         if isinstance(op, Gate):
-            if self._backend.one_gate_at_a_time and not all(gate.ended() for gate in self._gates.values()):
+            shared = self._backend.one_gate_at_a_time(second=self._second)
+            if shared and not all(gate.ended() for gate in self._gates.values()):
                 raise Unsupported("several-gates", "cuLaunchHostFunc: one callback thread runs all host functions")
             gate = self._gates[op.gate] = self._backend.take_gate(second=self._second)
             gate.enqueue(surface.gated(stream), self._limit)
