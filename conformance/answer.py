@@ -1,6 +1,6 @@
 """What a report on disk answers for one number of steps in flight, on this machine.
 
-A report that cannot decide is an answer too: undecided, with the reason. Source: CONTRACT.md 3 and 5.
+A report that cannot decide is an answer too: undecided, with the reason. Source: docs/rules.md 3 and 5.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The child's side: opens one device, and runs the cases that its parent names. CONTRACT.md 7.
+"""The child's side: opens one device, and runs the cases that its parent names. docs/rules.md 7.
 
 Started by `conformance.supervisor` as ``python -m conformance.child REQUESTS ANSWERS`` with the numbers
 of two pipes. The main thread works; a second thread listens, so that gates are opened and the process

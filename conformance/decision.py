@@ -1,6 +1,6 @@
 """From measured pipelines to the decision on the ring, per number of steps in flight.
 
-Pure: reads results, touches no device. Source: CONTRACT.md 3.
+Pure: reads results, touches no device. Source: docs/rules.md 3.
 """
 
 from __future__ import annotations

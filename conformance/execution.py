@@ -2,7 +2,7 @@
 
 Observes and never judges. It asks the model only what is worth waiting for: an event that must be
 complete is waited for until the hold ends, one that must pend is watched for a while.
-Source of the rules: CONTRACT.md 2, "Observation", "Early" and "Not happening".
+Source of the rules: docs/rules.md 2, "Observation", "Early" and "Not happening".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 One name means one wrong behaviour on the reference device, in the fault layer over a real backend,
 and preloaded under a program. Only the selftest reads this; no judgement ever does. Source:
-CONTRACT.md 1.
+docs/rules.md 1.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ _ALL: Final = (
 
 FAULTS: Final[dict[str, Fault]] = {fault.name: fault for fault in _ALL}
 
-# MEM-VIS-1 stands in three lists beside CONTRACT.md's: on a real device data takes its time, and an event that is
+# MEM-VIS-1 stands in three lists because, on a real device data takes its time, and an event that is
 # reported complete before it is, is reported before its data too.
 
 #: Legal devices that a careless suite would call defective: nothing may fail on them.

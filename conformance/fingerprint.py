@@ -2,7 +2,7 @@
 
 Every part has a reader that needs no torch. A part that cannot be read is `unknown`, and `unknown`
 matches nothing; a part that does not apply is `none`, and `none` matches `none`.
-Source: CONTRACT.md 4, "fingerprint".
+Source: docs/rules.md 4, "fingerprint".
 """
 
 from __future__ import annotations

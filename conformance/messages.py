@@ -1,6 +1,6 @@
 """What a parent and its child say to each other: JSON lines over two pipes of their own.
 
-Not stdin and stdout: vendor libraries print there. Source: CONTRACT.md 7.
+Not stdin and stdout: vendor libraries print there. Source: docs/rules.md 7.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Denotational: a happens-before graph over the operations issued so far, and two sets of it,
 `Done*` (maximal concurrency) and `Serial` (one in-order queue). There is no scheduler here, and
-nothing is shared with the reference device. Source: research/spec.md 4.2, "Happens-before and the
+nothing is shared with the reference device. Source: docs/rules.md 9, "Happens-before and the
 two completion sets"; theorems 1 (append invariance) and 2 (sandwich) are property tests.
 """
 

@@ -1,6 +1,6 @@
 """Every number that a judgement depends on, in one place; each is an option of `Numbers`.
 
-Source: CONTRACT.md 2, "Numbers". Times are seconds.
+Source: docs/rules.md 2, "Numbers". Times are seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pytest plugin: items per probe, variant and backend, and a report per backend. CONTRACT.md 6.
+"""The pytest plugin: items per probe, variant and backend, and a report per backend. docs/rules.md 6.
 
 No entry point loads it, so that it never changes another project's suite: a checkout's conftest.py
 does, or ``-p conformance.plugin``.

@@ -31,7 +31,7 @@ Progress = Callable[[int, int, str], None]
 
 
 def run_verdict(results: Sequence[Result], *, core_left_out: bool, causal: bool) -> tuple[Verdict, str]:
-    """The run's verdict and why. Source: CONTRACT.md 2, "Verdicts"."""
+    """The run's verdict and why. Source: docs/rules.md 2, "Verdicts"."""
     must = [c for r in results for c in r.clauses if c.level == "MUST"]
     failed = sorted({c.clause for c in must if c.verdict is Verdict.NON_CONFORMANT})
     if failed:

@@ -1,4 +1,4 @@
-"""The parent's side of a child process: hardware that hangs or crashes costs one verdict. CONTRACT.md 7.
+"""The parent's side of a child process: hardware that hangs or crashes costs one verdict. docs/rules.md 7.
 
 The child has its own session, so Ctrl-C reaches only the parent. It answers over a pipe of its own;
 what it and its vendor's libraries print goes to files that are kept short.

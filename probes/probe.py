@@ -50,7 +50,7 @@ class Pipe:
 
     @property
     def steps(self) -> int:
-        """How many steps are run: CONTRACT.md 3."""
+        """How many steps are run: docs/rules.md 3."""
         return max(24, 8 * self.in_flight)
 
 

@@ -1,8 +1,8 @@
 """Publication: is a recorded event seen complete although a wait queued later on its stream is blocked?
 
-The core program is that of research/spec.md 4.5, issued so that every device, even one with a single
-queue, must complete the event (research/spec.md 4.2). The two-waits program tells the late forms
-apart (CONTRACT.md 2). The captured work is pending when the later wait is queued: else a defect that
+The core program is that of docs/rules.md 9, issued so that every device, even one with a single
+queue, must complete the event (docs/rules.md 9). The two-waits program tells the late forms
+apart (docs/rules.md 2). The captured work is pending when the later wait is queued: else a defect that
 latches could not show.
 """
 

@@ -1,6 +1,6 @@
 """The ring: is every step's event published in time by a ring of k copy streams with n steps in flight?
 
-Pipe(k, n) is that of research/spec.md 4.4: main holds each step behind a gate; the step's copy stream
+Pipe(k, n) is that of docs/rules.md 3: main holds each step behind a gate; the step's copy stream
 waits for main, copies the step's token to the host and records. The host harvests the oldest step
 before it submits the next. What a pipeline must show is computed by the model, as for any program.
 """

@@ -1,6 +1,6 @@
 """The records of a report. Frozen, keyword-only, and the whole of what a reader may rely on.
 
-Source: CONTRACT.md 4. No float is infinite: never is ``None``.
+Source: docs/rules.md 4. No float is infinite: never is ``None``.
 """
 
 from __future__ import annotations

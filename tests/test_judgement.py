@@ -1,4 +1,4 @@
-"""The rules of judgement (CONTRACT.md 2) on hand-made looks and on devices that are wrong only sometimes."""
+"""The rules of judgement (docs/rules.md 2) on hand-made looks and on devices that are wrong only sometimes."""
 
 from __future__ import annotations
 

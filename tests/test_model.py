@@ -25,7 +25,7 @@ several = settings(
     deadline=None, derandomize=True, max_examples=150, suppress_health_check=[HealthCheck.too_slow], database=None
 )
 
-#: research/spec.md 4.5, "Case core", in its issue order.
+#: docs/rules.md 9, "Case core", in its issue order.
 CORE = """
 S: gate g1, copy x -> h, record e
 U: wait e, record d

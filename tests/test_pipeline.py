@@ -1,4 +1,4 @@
-"""The ring: what one pipeline's run says, on right and on wrong devices (research/spec.md 4.4 and 4.5)."""
+"""The ring: what one pipeline's run says, on right and on wrong devices (docs/rules.md 3 and 4.5)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_late_exactly_where_the_ring_is_shorter_than_the_steps_in_flight(fault: 
 @pytest.mark.parametrize("name", [PLAIN, BLOCKING, "default-wait-default-query"])
 def test_lag_in_steps(name: str) -> None:
     for k, n in [(k, n) for k, n in SHAPES if k < n]:
-        window = (n - 1) // k * k  # of the first harvest: research/spec.md 4.5, theorem 3
+        window = (n - 1) // k * k  # of the first harvest: docs/rules.md 9, theorem 3
         assert measured(k, n, "late-idle", name=name)[0].lag_steps == window, (k, n)
         assert measured(k, n, "late-any-wait", name=name)[0].lag_steps == window, (k, n)
         assert measured(k, n, "late-next-wait", name=name)[0].lag_steps == (window if n <= 2 * k else k), (k, n)

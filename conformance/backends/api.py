@@ -231,7 +231,7 @@ class MeasuresLimits(Protocol):
 
 
 class OpensGates(Protocol):
-    """What a backend should have beside `Backend` if it runs in a child process: CONTRACT.md 7."""
+    """What a backend should have beside `Backend` if it runs in a child process: docs/rules.md 7."""
 
     def open_all_gates(self) -> None:
         """Open every gate of every session, by stores alone.

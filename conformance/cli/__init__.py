@@ -1,4 +1,4 @@
-"""The command line: CONTRACT.md 5. Every error is one line that says what, why and what to do."""
+"""The command line: docs/rules.md 5. Every error is one line that says what, why and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``decide``: one word for CI and for engines, from a report. Imports no torch. Exit codes: CONTRACT.md 5."""
+"""``decide``: one word for CI and for engines, from a report. Imports no torch. Exit codes: docs/rules.md 5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``run``: programs on devices, to a report. Exit codes: CONTRACT.md 5."""
+"""``run``: programs on devices, to a report. Exit codes: docs/rules.md 5."""
 
 from __future__ import annotations
 

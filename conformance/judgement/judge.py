@@ -1,6 +1,6 @@
 """The judgement of one repetition of one program: a walk over its looks beside the model.
 
-Source: CONTRACT.md 2. Late events go on to `late`, things that must not happen to `tokens`.
+Source: docs/rules.md 2. Late events go on to `late`, things that must not happen to `tokens`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A MUST event that was not seen by its deadline: which control puts it on time, and so which clause failed.
 
-Source: CONTRACT.md 2, "Late": the ladder of controls, in its order.
+Source: docs/rules.md 2, "Late": the ladder of controls, in its order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tokens that must not be there yet: the effects of work that something still holds back.
 
 A thing that does not happen is only a verdict where a control shows it happen.
-Source: CONTRACT.md 2, "Early" and "Not happening".
+Source: docs/rules.md 2, "Early" and "Not happening".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Vendors map streams onto a few hardware queues, and a wait at a queue's head holds back whatever is
 behind it. No vendor guarantees concurrency between streams, so this is a capability and no finding;
-it bounds how long a ring may be before it does harm. Source: research/h200.md 3.
+it bounds how long a ring may be before it does harm. Source: docs/hardware.md.
 """
 
 from __future__ import annotations

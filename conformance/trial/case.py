@@ -1,4 +1,4 @@
-"""Runs one case: repetitions, and for a late event its proof. Source: CONTRACT.md 2, "Rate"."""
+"""Runs one case: repetitions, and for a late event its proof. Source: docs/rules.md 2, "Rate"."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The form of a late event: what finally publishes it, read from the two-waits program.
 
-Source: CONTRACT.md 2, "Form". One later wait cannot tell next-wait from any-wait.
+Source: docs/rules.md 2, "Form". One later wait cannot tell next-wait from any-wait.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs one pipeline, Pipe(k, n): is every step's event published before the next step's gate opens?
 
 The host harvests step j-n before it submits step j. When an event is late, the remaining gates are
-opened one by one until it is seen: the lag in steps. Source: CONTRACT.md 3, research/spec.md 4.4.
+opened one by one until it is seen: the lag in steps. Source: docs/rules.md 3.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The proof of a late event: three different holds, controls on time beside each, one cause.
 
-Source: CONTRACT.md 2, "Form" and "Rate".
+Source: docs/rules.md 2, "Form" and "Rate".
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def main(vendor_name: str, kind: str, site: Path, fd: int) -> None:
     driver = site / "torch" / "lib" / FILES[vendor_name]["DRIVER"]
     module = make_module(driver, vendor.stream_handle, vendor.event_handle)
     torch = make_torch(site, vendor.module, module)
-    ladder = Ladder(vendor, kind=kind, fd=fd, times=CheckTimes(limit_s=0.2), torch=torch)
+    ladder = Ladder(vendor, kind=kind, fd=fd, times=CheckTimes(limit_s=1.0), torch=torch)
     (gate,) = ladder.take(1)
     stream = module.Stream()
     say("ready", ladder.native.found["driver"][0])

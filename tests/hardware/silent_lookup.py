@@ -2,7 +2,7 @@
 
     python silent_lookup.py beside|before
 
-Source: research/h200.md 6, "Lazy loading has a silent form".
+Source: docs/hardware.md, "Lazy loading has a silent form".
 """
 
 from __future__ import annotations

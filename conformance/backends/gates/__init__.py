@@ -1,4 +1,4 @@
-"""Gates for torch devices: device work that holds a stream until the host opens it. DESIGN.md 6.
+"""Gates for torch devices: device work that holds a stream until the host opens it. docs/rules.md 8.
 
 Nothing here imports torch or triton before a `Ladder` is made.
 """

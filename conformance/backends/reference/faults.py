@@ -1,6 +1,6 @@
 """Faults of the reference device: each replaces single hooks of `Device`, and knows nothing of probes.
 
-Names and meanings: CONTRACT.md 1 and research/spec.md 4.7 (the clauses that must catch them are in
+Names and meanings: docs/rules.md 1 (the clauses that must catch them are in
 `conformance.faults`, which no backend reads). `slow-device` and `gates-expire` are no defects of
 streams or events: they show that the judgement does not take them for one.
 """

@@ -87,7 +87,7 @@ class TorchBackend:
             "generic": GenericSurface(self.torch, self.module, vendor, self._index),
         }
         self.helpers = HelperPool(name)
-        # Everything is made and used once before the first gate closes: DESIGN.md 6.
+        # Everything is made and used once before the first gate closes: docs/rules.md 8.
         used = ("vendor", "generic") if surface == "mixed" else (surface,)
         self._streams = {family: [self._surfaces[family].stream() for _ in range(STREAMS)] for family in used}
         self.memory = Memory(self.torch, torch_device)

@@ -1,7 +1,7 @@
 """Limits of a torch device that no program shows: stream handles, launch queue, copies to the host, gate kinds.
 
 Each is bounded, opens its gate whatever happens, and proves the device idle afterwards. Beside a closed
-gate only such calls are made as were made once before it closed (research/h200.md 6).
+gate only such calls are made as were made once before it closed (docs/hardware.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What sessions share: streams and buffers made once, before any gate closes, and the proof that they are idle.
 
-While a gate is closed nothing may be allocated or freed (research/h200.md 6), so all memory is two
+While a gate is closed nothing may be allocated or freed (docs/hardware.md), so all memory is two
 tensors, and every session takes rows of them.
 """
 

@@ -1,7 +1,7 @@
 """The two API families of torch: the vendor's module, and torch.Stream with torch.Event.
 
 One family per stream and event: a generic stream given to a vendor's call is read as garbage
-(research/torch.md 1.5). Only a wait may cross, and only where a probe asks for that.
+(docs/hardware.md). Only a wait may cross, and only where a probe asks for that.
 """
 
 from __future__ import annotations

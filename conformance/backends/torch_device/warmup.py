@@ -2,7 +2,7 @@
 
 With lazy loading, the first look-up of a function beside a closed gate returns at once and then
 keeps whatever is queued later on other streams pending until the gate opens: that looks exactly like
-a late event (research/h200.md 6). So every call that a session makes is made here first.
+a late event (docs/hardware.md). So every call that a session makes is made here first.
 """
 
 from __future__ import annotations
