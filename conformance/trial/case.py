@@ -11,7 +11,7 @@ from conformance.backends.api import Backend, EventFlags
 from conformance.errors import DeviceError, Unsupported
 from conformance.execution import Look, Outcome, Setting, execute
 from conformance.judgement.judge import judge
-from conformance.judgement.statements import CONCURRENCY, Late, Statement, stronger
+from conformance.judgement.statements import CONCURRENCY, Statement, stronger
 from conformance.model import host_points
 from conformance.trial.controls import ControlRunner, own_control
 from conformance.trial.form import form_of_step, read_form
@@ -67,7 +67,6 @@ class Trial:
     missing: str = ""  # the capability that the backend lacks, with the call
     error: str = ""  # what the device raised
     form: Form | None = None
-    once: bool = False
     seconds: float = 0.0
     window: float = 0.0
 
@@ -114,7 +113,6 @@ def _repeat(backend: Backend, trial: Trial, state: RunState) -> None:
         before = dict(controls.latest)
         repetition = _one(backend, trial, controls, state, hold)
         if any(s.reason == "not-repeated" for s in repetition.statements.values()):
-            trial.once = True
             return
         for clause, statement in repetition.statements.items():
             if statement.late is not None and clause not in proofs:
@@ -230,9 +228,3 @@ def _enough(trial: Trial, repetition: Repetition, repeat: int) -> bool:
         return True  # each one waits for a gate's limit
     vain = any(s.held is False or s.reason == CONCURRENCY for s in repetition.statements.values())
     return vain and trial.repetitions >= IN_VAIN
-
-
-def late_of(trial: Trial, clause: str) -> Late | None:
-    """A late observation that counts for a clause, if its proof is complete."""
-    proof = trial.proofs.get(clause)
-    return proof.first if proof is not None and proof.complete else None

@@ -174,11 +174,6 @@ FAULTS: Final[dict[str, Hooks]] = {
 _QUEUES: Final = re.compile(r"queues-([1-9]\d?)")
 
 
-def fault_names() -> list[str]:
-    """Every name that `make_device` takes, ``queues-K`` and the suffix ``-device`` written as patterns."""
-    return [*FAULTS, "queues-K", "late-...-device"]
-
-
 def hooks_of(name: str) -> Hooks:
     """The hooks of one fault; raises UsageError for a name that is not known."""
     if match := _QUEUES.fullmatch(name):

@@ -71,7 +71,7 @@ class TorchBackend:
     ) -> None:
         self.name, self.profile, self.surface = name, PROFILES[name], surface
         self.clock: Clock = HostClock()
-        self._vendor = vendor = VENDORS[name]
+        vendor = VENDORS[name]
         self._index = int(device)
         self.torch, self.module = load(vendor)
         if not self.module.is_available():
