@@ -236,3 +236,28 @@ def test_the_control_brings_only_gates_after_its_harvest() -> None:
     assert run == again  # one late harvest may be a hiccup
     assert (run.streams, run.gates) == (control.streams, control.gates)  # the same queues, the same gates closed
     assert [event for event in control.events if event.startswith("e")] == ["e0"]
+
+
+class LateOnce(ReferenceBackend):
+    """A device that is late in the first pipeline it runs, and right ever after."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sessions = 0
+
+    def session(self, request: Request) -> ReferenceSession:
+        self.sessions += 1
+        faults = ("late-next-wait",) if self.sessions == 1 else ()
+        return ReferenceSession(make_device(faults)(request.streams, request.gate_limit), self.clock, request)
+
+
+@pytest.mark.parametrize(("proved", "outcome"), [(False, "unsteady"), (True, "timely")])
+def test_a_whole_deadline_of_lateness_is_never_forgotten(proved: bool, outcome: str) -> None:
+    """At the short hold, which is in use only once the defect is proved, two timely runs outweigh a hiccup."""
+    probe = ring_probe(1, 2)
+    case = probe.cases[0]
+    state = RunState(Numbers(), proved=proved)
+    measure, run = measure_pipe(LateOnce(), probe.pipes[case.variant], case, state)
+    assert measure.outcome == outcome
+    found = {c.verdict for c in ring_result(LateOnce(), probe, case, measure, run, proved, 0.0).clauses}
+    assert (Verdict.INCONCLUSIVE in found) == (outcome == "unsteady")
