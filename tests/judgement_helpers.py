@@ -51,6 +51,7 @@ class Controls:
 
     answer: Callable[[Program, Observe], Sequence[Look]] | None = None
     once_only = False
+    after_live = False
     asked: list[str] = field(default_factory=list)
 
     def run(self, program: Program, observe: Observe, last_look: int) -> Sequence[Look]:

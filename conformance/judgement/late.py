@@ -27,6 +27,9 @@ def judge_late(walk: Walk, event: str, record: Node) -> None:
         clause = "EVT-LIVE-1" if not own else "EVT-INDEP-1" if walk.by_query else "EVT-INDEP-3"
         walk.say(clause, Verdict.INCONCLUSIVE, "not-repeated", event=event)
         return
+    if walk.controls.after_live and any(known == "EVT-LIVE-1" for _, known, _ in walk.late.values()):
+        # Each event of such a device is late, and every control with it: one of them a program is enough.
+        return
     rung, control, shown = None, None, None
     for name, dropped in _ladder(walk, record, own):
         candidate = without(walk.program, dropped)

@@ -17,6 +17,7 @@ class Controls(Protocol):
     """Runs controls on the same device, in the same setting."""
 
     once_only: bool  # late events are looked at once and not followed up
+    after_live: bool  # it is proved that events are late whatever stands behind them: controls are late too
 
     def run(self, program: Program, observe: Observe, last_look: int) -> Sequence[Look]:
         """Run a control now, up to the look of this index."""

@@ -104,7 +104,7 @@ def _repeat(backend: Backend, trial: Trial, state: RunState) -> None:
         glance = ControlRunner(backend, trial.setting, timed, once_only=True)
         _one(backend, trial, glance, RunState(timed, proved=True), TIMED, again=1)
         return
-    controls = ControlRunner(backend, trial.setting, numbers, once_only=state.once)
+    controls = ControlRunner(backend, trial.setting, numbers, once_only=state.once, after_live=state.live)
     if not state.once and (control := own_control(trial.program, trial.probe.subject)) is not None:
         controls.run(control, trial.setting.observe, stop_when_late=True)
     hold = state.first_hold
@@ -140,6 +140,7 @@ def _after_proof(backend: Backend, trial: Trial, state: RunState) -> None:
     complete = {clause for clause, proof in trial.proofs.items() if proof.complete}
     if not complete:
         return
+    state.live |= "EVT-LIVE-1" in complete
     state.live_or_record |= bool(complete & {"EVT-LIVE-1", "EVT-REC-1"})
     if complete & WITH_FORM:
         form_text = trial.case.form_text or two_waits_text()

@@ -17,6 +17,10 @@ from probes.transform import without
 #: A control that is not on time by then could not make any hold count (`Numbers.patience`).
 CONTROL_HOLD: Final = 0.1
 
+#: The same in a run that has proved EVT-LIVE-1. There controls are late too, and each of them would cost its hold;
+#: where one is on time after all, that is a few publication latencies, far below this.
+CONTROL_HOLD_AFTER_LIVE: Final = 0.02
+
 #: Runs of a control whose gates ended by themselves, before it counts as showing nothing.
 TRIES: Final = 3
 
@@ -29,6 +33,7 @@ class ControlRunner:
     setting: Setting
     numbers: Numbers
     once_only: bool = False  # late events are not followed up
+    after_live: bool = False  # the run has proved EVT-LIVE-1
     latest: dict[tuple[Program, Observe], Sequence[Look]] = field(default_factory=dict)
     _kept: dict[Program, Sequence[Look]] = field(default_factory=dict)
     _runs: Counter[Program] = field(default_factory=Counter)
@@ -56,7 +61,7 @@ class ControlRunner:
         return kept
 
     def _setting(self, observe: Observe, last_look: int | None) -> Setting:
-        hold = min(self.setting.hold, CONTROL_HOLD)
+        hold = min(self.setting.hold, CONTROL_HOLD_AFTER_LIVE if self.after_live else CONTROL_HOLD)
         return replace(self.setting, observe=observe, hold=hold, stop_when_late=False, last_look=last_look)
 
     def _sound(self, program: Program, setting: Setting) -> Sequence[Look]:

@@ -18,6 +18,7 @@ class RunState:
     numbers: Numbers
     proved: bool = False  # a late variant was proved: later ones use short holds
     forms: set[Form] = field(default_factory=set)
+    live: bool = False  # EVT-LIVE-1 was proved: controls will be late too
     live_or_record: bool = False  # EVT-LIVE-1 or EVT-REC-1 was proved: a pipe's control may be late
     late_rings: set[tuple[int, int]] = field(default_factory=set)
 
