@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
     from conformance.backends.api import Backend, DeviceInfo
     from conformance.numbers import Depth, Numbers
+    from conformance.pipeline.jobs import Job
     from conformance.selection import Selection
     from probes.probe import Case, Probe
+    from reports.pipeline import Parts
     from reports.records import Header, Result
 
 #: See above.
@@ -59,6 +61,10 @@ class Runner(Protocol):
         """The device's capabilities, as texts by name; after the last case. Never raises for the device."""
         ...
 
+    def drive(self, job: Job) -> Parts:
+        """One job of the decode pipeline. Never raises for the device."""
+        ...
+
     def close(self) -> None:
         """Give the device back; the gates that are still closed are opened. May be called twice."""
         ...
@@ -80,6 +86,12 @@ class LocalRunner:
     def measure(self) -> dict[str, str]:
         """The device's capabilities."""
         return measure(self._backend, self._numbers)
+
+    def drive(self, job: Job) -> Parts:
+        """One job of the decode pipeline."""
+        from conformance.pipeline.drive import Driver
+
+        return Driver(self._backend, self._numbers, lambda: None).drive(job)
 
     def close(self) -> None:
         """Close the backend."""
@@ -153,6 +165,10 @@ class SurfacesRunner:
     def measure(self) -> dict[str, str]:
         """The device's capabilities, through the surface in use."""
         return {} if self._refused else self._runner.measure()
+
+    def drive(self, job: Job) -> Parts:
+        """One job of the decode pipeline, through the surface in use."""
+        return self._runner.drive(job)
 
     def close(self) -> None:
         """Close the surface in use."""
