@@ -7,13 +7,11 @@ Source: docs/rules.md 4, "fingerprint".
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 UNKNOWN: Final = "unknown"
@@ -90,6 +88,8 @@ def _setting(name: str, environ: Mapping[str, str]) -> str:
 
 def digest(of: Mapping[str, str]) -> str:
     """SHA-256 of the parts as canonical JSON."""
+    import hashlib  # an engine's start compares parts, and needs no digest
+
     return hashlib.sha256(json.dumps(dict(of), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -99,8 +99,8 @@ def differences(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
     return [n for n in names if there.get(n) != here.get(n) or UNKNOWN in (there.get(n), here.get(n))]
 
 
-def read_here(backend: str, index: int = 0) -> dict[str, str]:
-    """This machine's parts for a backend, read without torch."""
+def read_here(backend: str, index: int = 0, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """This machine's parts for a backend under these variables, read without torch."""
     name, driver = UNKNOWN, UNKNOWN
     if backend == "reference":
         name, driver = "reference device", NONE
@@ -109,13 +109,13 @@ def read_here(backend: str, index: int = 0) -> dict[str, str]:
 
         name, driver = opencl.identify(index)
     elif backend == "cuda":
-        from conformance.backends.torch_device.identity import identify
+        from conformance.backends.identity import identify
 
-        name, driver = identify(backend, index)
-    return parts(backend, name, driver)
+        name, driver = identify(backend, index, environ)
+    return parts(backend, name, driver, environ=environ)
 
 
 def home_free(text: str) -> str:
     """``text`` without the user's home path."""
-    home = str(Path.home())
+    home = os.path.expanduser("~")
     return re.sub(re.escape(home) + r"(?![^/:;,\s])", "~", text) if len(home) > 1 else text

@@ -6,12 +6,11 @@ Source: docs/rules.md 4. No float is infinite: never is ``None``.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
 
 import msgspec
 
-#: Read before anything else in a report; a reader refuses every other number.
-SCHEMA_VERSION: Final = 1
+from reports.reading import SCHEMA_VERSION as SCHEMA_VERSION
+from reports.reading import Outcome as Outcome
 
 
 class Verdict(str, Enum):
@@ -22,15 +21,6 @@ class Verdict(str, Enum):
     INCONCLUSIVE = "inconclusive"
     UNSUPPORTED = "unsupported"
     OBSERVED = "observed"
-
-
-class Outcome(str, Enum):
-    """What the decision says about the ring at one depth."""
-
-    NOT_NEEDED = "not-needed"
-    ENABLE = "enable"
-    INEFFECTIVE = "ineffective"
-    UNDECIDED = "undecided"
 
 
 class Form(str, Enum):

@@ -240,7 +240,7 @@ def test_each_part_of_another_machine_is_noticed(tmp_path: Path, name: str, valu
 
 def test_unknown_matches_not_even_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = fingerprint.read_here("reference") | {"driver": fingerprint.UNKNOWN}
-    monkeypatch.setattr(fingerprint, "read_here", lambda backend, index=0: dict(parts))
+    monkeypatch.setattr(fingerprint, "read_here", lambda *_: dict(parts))
     found = answer(write(tmp_path), 2)
     assert found.outcome is Outcome.UNDECIDED
     assert "driver" in found.reason

@@ -13,8 +13,8 @@ import pytest
 from driver_double.double import compiler
 from helpers import is_one_line
 
-from conformance.backends.torch_device import identity
-from conformance.backends.torch_device.identity import UNKNOWN, find_cuda, identify, nvidia_driver, torch_built_for
+from conformance.backends import identity
+from conformance.backends.identity import UNKNOWN, find_cuda, identify, nvidia_driver, torch_built_for
 from conformance.errors import BackendUnavailable
 
 if TYPE_CHECKING:

@@ -182,7 +182,7 @@ class TorchBackend:
 
     def device(self) -> DeviceInfo:
         """The device in use; its name and driver are read as `decide` reads them, without torch."""
-        from conformance.backends.torch_device.identity import identify, unique_name
+        from conformance.backends.identity import identify, unique_name
 
         properties = self.module.get_device_properties(self._index)
         name, driver = identify(self.name, self._index)
