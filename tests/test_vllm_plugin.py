@@ -135,6 +135,17 @@ def test_both_readers_go_round_one_ring(engine: ModuleType, monkeypatch: pytest.
     assert [runner.sample_tokens(), runner.sample_tokens(), runner.pool()] == [own, second, third]
 
 
+def test_no_stream_of_the_ring_is_the_main_one(engine: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "3")
+    register()
+    runner = getattr(engine, RUNNER)(config(3))
+    main = runner.main_stream.cuda_stream
+    own = vars(runner)[ATTRIBUTE].cuda_stream
+    # As a pool gives handles out again: main's, and the runner's own.
+    monkeypatch.setattr(sys.modules[__name__], "HANDLES", iter([main, own, 901, main, 902, 903]))
+    assert drawn(runner, 4) == [own, 901, 902, own]
+
+
 def test_each_runner_has_its_own_ring_as_long_as_it_is_deep(
     engine: ModuleType, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
