@@ -30,8 +30,8 @@ class Workaround:
     queue: Queue  # (step, steps in flight) -> what is queued behind the step's own work
     seen_by: Literal["event", "token"] = "event"
     deferred: bool = False  # queued once the output before it was read
-    covered: bool = True
-    basis: str
+    covered: bool = True  # by the documents of streams and events
+    basis: str = ""  # what else is to be known of that
 
     def program(self, in_flight: int, steps: int) -> Program:
         """The whole run: ``steps`` outputs, each wanted with the later gates closed."""
@@ -117,35 +117,33 @@ def _on_main(step: int, in_flight: int) -> list[Step]:
     ]
 
 
-_EVENTS: Final = "the documents of streams and events: each stream in order, an event complete with what it captured"
-
 _ALL: Final = (
-    Workaround(name="one stream", text="one copy stream: no workaround", queue=_one, basis=_EVENTS),
-    Workaround(name="ring", text="a copy stream per step in flight, in turn: the default", queue=_ring, basis=_EVENTS),
+    Workaround(name="one stream", text="one copy stream: no workaround", queue=_one),
+    Workaround(name="ring", text="a copy stream per step in flight, in turn: the default", queue=_ring),
     Workaround(
         name="fresh stream",
         text="a new stream for each step",
         queue=_fresh,
-        basis=f"{_EVENTS}; torch gives out 32 handles in turn, so it is a ring of 32 that nobody checks",
+        basis="torch gives out 32 handles in turn, so it is a ring of 32 that nobody checks",
     ),
     Workaround(
         name="free list",
         text="streams taken from a list, and given back when their output was read",
         queue=_free_list,
-        basis=f"{_EVENTS}; takes as many streams as are in flight, and cannot be too short",
+        basis="takes as many streams as are in flight, and cannot be too short",
     ),
     Workaround(
         name="helper wait",
         text="a helper stream waits for main, the copy stream for the helper",
         queue=_helper,
-        basis=f"{_EVENTS}; the copy stream still gets a wait a step",
+        basis="the copy stream still gets a wait a step",
     ),
     Workaround(
         name="deferred wait",
         text="the copy is queued when the output before it was read",
         queue=_deferred,
         deferred=True,
-        basis=f"{_EVENTS}; the wait is for an event of the step, since wait-stream would take in later steps",
+        basis="the wait is for an event of the step, since wait-stream would take in later steps",
     ),
     Workaround(
         name="pinned flag",
@@ -159,13 +157,13 @@ _ALL: Final = (
         name="stream query",
         text="the stream is queried after the record, in the hope that this submits it",
         queue=_query,
-        basis=f"{_EVENTS}; no document says that a query makes anything go on",
+        basis="no document says that a query makes anything go on",
     ),
     Workaround(
         name="copy on main",
         text="the copy and the record are queued on the compute stream: nothing waits",
         queue=_on_main,
-        basis=f"{_EVENTS}; the next step begins behind the copy",
+        basis="the next step begins behind the copy",
     ),
 )
 

@@ -85,6 +85,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     path: str  # how an output travels: the ring, or what is used in its place
     output: str  # tokens or pooling
     switch: str  # how the stream is switched: context or set-stream
+    asked: float  # the device's time of a step that was asked for
     note: str = ""
     outputs: int = 0
     wrong: int = 0  # outputs whose data was not the step's
@@ -92,6 +93,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     wait_p50: float | None = None
     wait_p90: float | None = None
     instant: float | None = None  # the share of waits that returned at once
+    alternates: float | None = None  # the share of neighbouring waits of which one returned at once and one not
     worst_lag: int | None = None  # later steps that had ended when the output was seen
     mean_lag: float | None = None
     late: float | None = None  # the share of outputs that were a step late or more

@@ -56,11 +56,11 @@ def _steps(engine: Engine, step_ms: float, host_ms: float, steps: int, *, before
         surface.record(ends[step], main)
         flight = path.queue(step, tensors)
         if before:
-            work(host_ms)
+            work(engine, host_ms)
         path.wait(flight)
         path.read(flight, step + 1)
         if not before:
-            work(host_ms)
+            work(engine, host_ms)
         engine.beat()
     ends[-1].synchronize()
     gpu = [start.elapsed_time(end) for start, end in zip(starts, ends, strict=True)]

@@ -9,7 +9,6 @@ complete when the output was seen.
 from __future__ import annotations
 
 import itertools
-import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from conformance.backends.api import EventFlags
-from conformance.backends.calls import yield_interpreter
 from conformance.pipeline import model
 from conformance.pipeline.faulty import FaultySurface
 from conformance.pipeline.model import INSTANT, quantile
@@ -58,11 +56,11 @@ class Seen:
         self.wrong += other.wrong
 
 
-def work(milliseconds: float) -> None:
+def work(engine: Engine, milliseconds: float) -> None:
     """So much of the host's time, the interpreter lock given up again and again."""
-    end = time.perf_counter() + milliseconds / 1e3
-    while time.perf_counter() < end:
-        yield_interpreter()
+    end = engine.clock.now() + milliseconds / 1e3
+    while engine.clock.now() < end:
+        engine.clock.pause(0)
 
 
 def run_row(engine: Engine, job: RowJob) -> Row:
@@ -77,7 +75,7 @@ def run_row(engine: Engine, job: RowJob) -> Row:
 
 def sequence(engine: Engine, job: RowJob) -> Seen:
     """One request of ``steps`` outputs from an idle device to its last output."""
-    raw, main = engine.surface, engine.main
+    raw, main, now = engine.surface, engine.main, engine.clock.now
     # One faulty surface a sequence: a fault keeps every event that it knows.
     surface = FaultySurface(raw, job.fault, EventFlags.BLOCKING) if job.fault else raw
     path: Path = PATHS[job.path](engine, surface, job.ring, job.switch)
@@ -85,21 +83,23 @@ def sequence(engine: Engine, job: RowJob) -> Seen:
     starts = [raw.event(EventFlags.TIMING) for _ in range(job.steps)]
     ends = [raw.event(EventFlags.TIMING) for _ in range(job.steps)]
     seen, open_steps, published = Seen(), deque[Any](), list[float]()
-    began = time.perf_counter()
+    began = now()
     launched = 0
+    # Without the edges, and in whole bursts: a late pipeline runs in bursts of as many steps as are in flight.
+    steady = range(job.in_flight, job.in_flight + (job.steps - 2 * job.in_flight) // job.in_flight * job.in_flight)
 
     def launch(step: int) -> None:
-        before = time.perf_counter()
-        work(job.pre_ms)
-        first = time.perf_counter()
+        before = now()
+        work(engine, job.pre_ms)
+        first = now()
         raw.record(starts[step], main)
         engine.busy(main, job.step_ms / 1e3)
         tensors = make(engine, step + 1)
         raw.record(ends[step], main)
-        work(job.post_ms)
-        queue = time.perf_counter()
+        work(engine, job.post_ms)
+        queue = now()
         open_steps.append(path.queue(step, tensors))
-        done = time.perf_counter()
+        done = now()
         seen.pre.append(first - before)
         seen.post.append(done - first)
         seen.queued.append(done - queue)
@@ -110,13 +110,16 @@ def sequence(engine: Engine, job: RowJob) -> Seen:
             launched += 1
         engine.beat()
         flight = open_steps.popleft()
-        asked = time.perf_counter()
+        asked = now()
         path.wait(flight)
-        returned = time.perf_counter()
+        returned = now()
         lag = sum(1 for _ in itertools.takewhile(lambda step: ends[step].query(), range(oldest + 1, launched)))
         seen.wrong += not path.read(flight, oldest + 1)
+        after = now()
+        path.after_read(flight)
+        seen.queued[oldest] += now() - after
         published.append(returned)
-        if job.in_flight <= oldest < job.steps - job.in_flight:
+        if oldest in steady:
             seen.waits.append(returned - asked)
             seen.lags.append(lag)
             seen.between.append(published[-1] - published[-2])
@@ -124,10 +127,9 @@ def sequence(engine: Engine, job: RowJob) -> Seen:
     seen.outputs = job.steps
     seen.ttft.append(published[0] - began)
     seen.tpot.append((published[-1] - published[0]) / (job.steps - 1))
-    steady = range(job.in_flight, job.steps - job.in_flight)
     seen.idle = [ends[step - 1].elapsed_time(starts[step]) for step in steady]
     seen.gpu = [starts[step].elapsed_time(ends[step]) for step in steady]
-    seen.step = [ends[steady[0]].elapsed_time(ends[steady[-1]]) / (len(steady) - 1)]
+    seen.step = [ends[steady[0] - 1].elapsed_time(ends[steady[-1]]) / len(steady)]
     return seen
 
 
@@ -136,7 +138,8 @@ def _row(job: RowJob, seen: Seen) -> Row:
         return round(1e3 * quantile(values, part), 3)
 
     gpu = quantile(seen.gpu, 0.5)
-    instant = sum(1e3 * wait <= INSTANT * gpu for wait in seen.waits) / len(seen.waits)
+    instant = [1e3 * wait <= INSTANT * gpu for wait in seen.waits]
+    changes = [a != b for a, b in itertools.pairwise(instant)]
     pre, post = ms(seen.pre, 0.5), ms(seen.post, 0.5)
     return Row(
         fault=job.fault,
@@ -145,12 +148,14 @@ def _row(job: RowJob, seen: Seen) -> Row:
         path=job.path,
         output=job.output,
         switch=job.switch,
+        asked=job.step_ms,
         outputs=seen.outputs,
         wrong=seen.wrong,
         wait_p10=ms(seen.waits, 0.1),
         wait_p50=ms(seen.waits, 0.5),
         wait_p90=ms(seen.waits, 0.9),
-        instant=round(instant, 3),
+        instant=round(sum(instant) / len(instant), 3),
+        alternates=round(sum(changes) / len(changes), 3),
         worst_lag=max(seen.lags),
         mean_lag=round(sum(seen.lags) / len(seen.lags), 3),
         late=round(sum(lag > 0 for lag in seen.lags) / len(seen.lags), 3),
@@ -176,5 +181,17 @@ def _modelled(job: RowJob, gpu: float, pre: float, post: float) -> ModelRow | No
         in_flight=job.in_flight, ring=job.ring, lateness=job.fault, span=gpu, pre=pre, post=post, steps=200
     )
     seen = model.seen(shape, skip=40)
-    figures = {name: round(float(getattr(seen, name)), 3) for name in ModelRow.__struct_fields__ if name != "worst_lag"}
-    return ModelRow(worst_lag=seen.worst_lag, **figures)
+    return ModelRow(
+        wait_p10=round(seen.wait_p10, 3),
+        wait_p50=round(seen.wait_p50, 3),
+        wait_p90=round(seen.wait_p90, 3),
+        instant=round(seen.instant, 3),
+        worst_lag=seen.worst_output,
+        mean_lag=round(seen.mean_output, 3),
+        late=round(seen.outputs_late, 3),
+        step=round(seen.step, 3),
+        idle=round(seen.idle, 4),
+        itl_p50=round(seen.itl_p50, 3),
+        itl_p99=round(seen.itl_p99, 3),
+        ttft=round(seen.ttft, 3),
+    )

@@ -15,6 +15,7 @@ from conformance.errors import DeviceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from conformance.backends.api import Clock
     from conformance.backends.torch_device.surfaces import VendorSurface
 
 #: Work that is asked for while its length is learnt, and how often; in seconds.
@@ -70,6 +71,7 @@ class Engine:
     main: Any
     side: Sequence[Any]
     busy: Busy
+    clock: Clock
     take: Callable[[], Held] | None  # a gate that the host opens; None: there is none here
     give: Callable[[Sequence[Any], Sequence[Held], Sequence[Call]], bool]  # back, once streams and calls are done
     start: Callable[[Callable[[], object]], Call]  # in a helper thread
@@ -89,7 +91,7 @@ class Busy:
         self._queue(stream, seconds * self._scale)
 
     def learn(self, stream: Any, seconds: float = LEARN) -> float:
-        """Learn the length of a piece of work by timing events; returns what the last one took over what was asked.
+        """Learn the length of a piece of work by timing events; returns what the last lesson took over what was asked.
 
         Raises DeviceError if no lesson was close.
         """
@@ -101,11 +103,11 @@ class Busy:
             self._surface.record(after, stream)
             after.synchronize()
             part = float(before.elapsed_time(after)) / (1e3 * seconds)
-            if lesson and CLOSE[0] <= part <= CLOSE[1]:
-                return part  # the first one may have loaded code
             if part <= 0:
                 break
             self._scale /= min(max(part, 1e-3), 1e3)
+            if lesson and CLOSE[0] <= part <= CLOSE[1]:
+                return part  # the first one may have loaded code
         raise DeviceError(f"{self.name}: {seconds * 1e3:g} ms of work took {part:.3g} times as long, and stays so")
 
 

@@ -65,6 +65,7 @@ def lost(job: Job, reason: str) -> Parts:
             path=job.path,
             output=job.output,
             switch=job.switch,
+            asked=job.step_ms,
             note=reason,
         )
         return Parts(rows=(row,))

@@ -70,9 +70,12 @@ class Seen:
     itl_p50: float
     itl_p99: float
     ttft: float
-    worst_lag: int
+    worst_lag: int  # of an event: later steps that had ended when it was visible
     mean_lag: float
     late: float  # the share of events that are late by a step or more
+    worst_output: int  # of an output: later steps that had ended when it was read, behind late ones too
+    mean_output: float
+    outputs_late: float
 
 
 def _slot(step: int, shape: Shape) -> int:
@@ -147,18 +150,16 @@ def quantile(values: list[float], part: float) -> float:
 
 def summarize(trace: Trace, shape: Shape, skip: int = 60) -> Seen:
     """A trace in figures, ``skip`` steps at each end left out."""
-    steps = range(skip, len(trace.published) - skip)
+    # Whole bursts: the engine may run in bursts of as many steps as are in flight.
+    intervals = (len(trace.published) - 2 * skip - 1) // shape.in_flight * shape.in_flight
+    steps = range(skip + 1, skip + 1 + intervals)
     waits = [trace.published[step] - trace.asked[step] for step in steps]
     between = [trace.published[step] - trace.published[step - 1] for step in steps]
-    lags = []
-    for step in steps:
-        later = step + 1
-        while later < len(trace.end) and trace.end[later] <= trace.visible[step] + 1e-9:
-            later += 1
-        lags.append(later - step - 1)
+    lags = [_ended(trace, step, trace.visible[step]) for step in steps]
+    outputs = [_ended(trace, step, trace.published[step]) for step in steps]
     stage = shape.span / shape.stages
     longer = [wait for wait in waits if wait > INSTANT * stage]
-    step_time = (trace.published[steps[-1]] - trace.published[steps[0]]) / (len(steps) - 1)
+    step_time = (trace.published[steps[-1]] - trace.published[skip]) / intervals
     return Seen(
         wait_p10=quantile(waits, 0.1),
         wait_p50=quantile(waits, 0.5),
@@ -173,7 +174,18 @@ def summarize(trace: Trace, shape: Shape, skip: int = 60) -> Seen:
         worst_lag=max(lags),
         mean_lag=statistics.fmean(lags),
         late=sum(lag > 0 for lag in lags) / len(lags),
+        worst_output=max(outputs),
+        mean_output=statistics.fmean(outputs),
+        outputs_late=sum(lag > 0 for lag in outputs) / len(outputs),
     )
+
+
+def _ended(trace: Trace, step: int, by: float) -> int:
+    """How many later steps had ended by then."""
+    later = step + 1
+    while later < len(trace.end) and trace.end[later] <= by + 1e-9:
+        later += 1
+    return later - step - 1
 
 
 def seen(shape: Shape, skip: int = 60) -> Seen:

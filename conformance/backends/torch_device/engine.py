@@ -44,6 +44,7 @@ def open_engine(backend: TorchBackend, beat: Callable[[], None]) -> Engine:
         main=surface.default_stream(),
         side=backend.streams(surface)[:SIDE],
         busy=busy,
+        clock=backend.clock,
         take=backend.take_gate if causal else None,
         give=give,
         start=backend.helpers.start,
