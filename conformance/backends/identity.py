@@ -47,13 +47,20 @@ def torch_built_for() -> str | None:
     return "the CPU"
 
 
-def identify(backend: str, index: int, environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
-    """(device name, driver version); ``unknown`` for what cannot be read."""
+def identify(
+    backend: str, index: int, environ: Mapping[str, str] = os.environ, *, every: bool = False
+) -> tuple[str, str]:
+    """(device name, driver version); ``unknown`` for what cannot be read.
+
+    With ``every`` the names of all visible devices, where they are not of one name.
+    """
     if backend != "cuda":
         return UNKNOWN, UNKNOWN
     with _nvml() as nvml:
-        handles = _visible(nvml, environ) if nvml is not None else []
-        name = _name(handles[index], nvml) if index < len(handles) else UNKNOWN
+        names = [_name(handle, nvml) for handle in _visible(nvml, environ)] if nvml is not None else []
+    name = names[index] if index < len(names) else UNKNOWN
+    if every and len(set(names)) > 1:
+        name = ", ".join(sorted(set(names)))
     return name, nvidia_driver()
 
 
