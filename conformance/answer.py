@@ -62,7 +62,7 @@ def answer(
     if depth is None:
         measured = max(found.depths, default=0)
         return undecided(f"the report measured up to {measured} in flight; run again with --max-in-flight {in_flight}")
-    return Answer(in_flight, depth.outcome, depth.reason, depth.entry, late=late)
+    return Answer(in_flight, depth.outcome, depth.reason, {**depth.entry, "price": found.price}, late=late)
 
 
 def not_of_this_machine(found: Found, environ: Mapping[str, str] = os.environ) -> str:

@@ -191,10 +191,10 @@ class Child:
         self._beat()
         # No beats meanwhile: a part is shorter than the silence that is allowed, and what is timed is not disturbed.
         backend = _Beating(self._backend, self._check)
-        values = measure_part(cast("Backend", backend), self._start.numbers, request.part)
+        measurement = measure_part(cast("Backend", backend), self._start.numbers, request.part)
         self._alarm(0.0)
         spent = backend.spent or not getattr(self._backend, "usable", True)
-        self._say(Measured(values=values, spent=spent))
+        self._say(Measured(measurement=measurement, spent=spent))
 
     def _drive(self, request: Drive) -> None:
         from conformance.pipeline.drive import Driver

@@ -14,6 +14,7 @@ import msgspec
 
 from conformance.backends.api import DeviceInfo
 from conformance.backends.registry import Opening
+from conformance.measure.found import Measurement
 from conformance.numbers import Depth, Numbers
 from conformance.pipeline.jobs import Job
 from reports.pipeline import Parts
@@ -109,9 +110,9 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True, tag="measured"):
-    """From the child: what was measured, by capability."""
+    """From the child: what was measured of one part."""
 
-    values: dict[str, str]
+    measurement: Measurement
     spent: bool = False  # as in Done
 
 

@@ -20,6 +20,7 @@ from conformance.backends.registry import HARDWARE, Opening, check_name, open_as
 from conformance.errors import SuiteError, Unsupported
 from conformance.header import make_header
 from conformance.measure import measure
+from conformance.measure.found import Measurement
 from conformance.trial.case import run_case
 from conformance.trial.pipeline import measure_pipe
 from conformance.trial.result import BoundTo, lost_result, result_of, ring_result, skipped_ring
@@ -57,8 +58,8 @@ class Runner(Protocol):
         """One case to its record. Raises HarnessError if no case can be run at all."""
         ...
 
-    def measure(self) -> dict[str, str]:
-        """The device's capabilities, as texts by name; after the last case. Never raises for the device."""
+    def measure(self) -> Measurement:
+        """The device's capabilities and what a ring's price is made of; after the last case. Never raises for it."""
         ...
 
     def drive(self, job: Job) -> Parts:
@@ -83,7 +84,7 @@ class LocalRunner:
         """One case to its record."""
         return run_one(self._backend, probe, case, self._state)
 
-    def measure(self) -> dict[str, str]:
+    def measure(self) -> Measurement:
         """The device's capabilities."""
         return measure(self._backend, self._numbers)
 
@@ -162,9 +163,9 @@ class SurfacesRunner:
             return lost_result(bound, probe, case, self._refused[case.surface])
         return self._runner.run(probe, case)
 
-    def measure(self) -> dict[str, str]:
+    def measure(self) -> Measurement:
         """The device's capabilities, through the surface in use."""
-        return {} if self._refused else self._runner.measure()
+        return Measurement() if self._refused else self._runner.measure()
 
     def drive(self, job: Job) -> Parts:
         """One job of the decode pipeline, through the surface in use."""

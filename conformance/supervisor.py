@@ -24,6 +24,7 @@ from conformance.backends.api import GateKind
 from conformance.capture import Capture
 from conformance.errors import BackendUnavailable, HarnessError, SuiteError, UsageError
 from conformance.measure import PARTS
+from conformance.measure.found import Measurement
 from conformance.messages import (
     Answer,
     Beat,
@@ -280,23 +281,23 @@ class ChildRunner:
         self._state, self._answered = RunState.from_plain(self._numbers, answer.state), True
         return answer.result
 
-    def measure(self) -> dict[str, str]:
+    def measure(self) -> Measurement:
         """The capabilities; of a part in which the child hangs or crashes only that."""
-        found: dict[str, str] = {}
+        found = Measurement()
         for part in PARTS:
             found |= self.measure_part(part)
         return found
 
-    def measure_part(self, part: str) -> dict[str, str]:
+    def measure_part(self, part: str) -> Measurement:
         """One of `conformance.measure.PARTS`."""
         try:
             process = self._ready()
         except HarnessError as error:
             self._gone, process = str(error), None
         if process is None:
-            return {part: f"not measured: {self._gone}"}
+            return Measurement(values={part: f"not measured: {self._gone}"})
         answer = self._ask(process, Measure(part=part), Measured)
-        return {part: answer} if isinstance(answer, str) else answer.values
+        return Measurement(values={part: answer}) if isinstance(answer, str) else answer.measurement
 
     def drive(self, job: Job) -> Parts:
         """One job of the decode pipeline; a note of why if the child hangs or crashes."""

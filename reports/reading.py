@@ -59,6 +59,7 @@ class Found(NamedTuple):
     parts: Mapping[str, str]
     form: str | None  # how late events were published, if any was proved late
     depths: Mapping[int, Depth]
+    price: Mapping[str, Any] | None = None  # what a ring costs others, in the report's own words
 
     @property
     def late(self) -> bool:
@@ -165,6 +166,7 @@ def _found(data: Mapping[str, Any]) -> Found:
         parts={name: _is(value, str, f"fingerprint part {name}") for name, value in parts.items()},
         form=None if form is None else _is(form, str, "form"),
         depths=depths,
+        price=decision.get("price"),
     )
 
 

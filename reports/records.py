@@ -229,6 +229,35 @@ class RingRow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class ParkedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How many streams may be parked in a wait, with ``behind`` behind it, until independent ``work`` stands still."""
+
+    behind: str
+    work: str
+    streams: int | None  # the least number beside which it stands still; None: none of those tried
+    tried: int  # the largest number tried
+    note: str = ""  # why it was not measured, or ended early
+
+
+class Coupling(msgspec.Struct, frozen=True, kw_only=True):
+    """Which pairs (i, j) of streams are coupled, beside so many others that have had work."""
+
+    what: str  # happens on i because of j
+    streams: int
+    beside: int
+    asked: int  # pairs
+    pairs: tuple[tuple[int, int], ...]
+    note: str = ""
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ring may cost others on this device, and the setting that lifts it."""
+
+    parked: tuple[ParkedRow, ...]
+    couplings: tuple[Coupling, ...]
+    setting: str = ""
+
+
 class DepthDecision(msgspec.Struct, frozen=True, kw_only=True):
     """The decision for one number of steps in flight."""
 
@@ -237,6 +266,7 @@ class DepthDecision(msgspec.Struct, frozen=True, kw_only=True):
     ring: int | None
     reason: str
     rings: tuple[RingRow, ...]
+    warning: str = ""  # what the ring that it asks for does to others
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,7 +275,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     needed: Outcome
     form: Form | None
     per_in_flight: tuple[DepthDecision, ...]
-    price: dict[str, str] | None = None
+    price: Price | None = None  # None: not measured
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
