@@ -152,4 +152,7 @@ CORE = {
     "test_reports",
     "test_decision",
     "test_fingerprint",
+    "test_ring",
+    "test_workaround",
+    "test_vllm_plugin",
 }
