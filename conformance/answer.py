@@ -29,6 +29,11 @@ class Answer(NamedTuple):
         """The ring's length where the outcome is enable."""
         return self.entry["ring"] if self.entry is not None and self.outcome is Outcome.ENABLE else None
 
+    @property
+    def warning(self) -> str:
+        """What that ring would do to others, or an empty text."""
+        return str(self.entry.get("warning", "")) if self.entry is not None and self.ring is not None else ""
+
 
 def answer(
     path: str | os.PathLike[str],
@@ -84,7 +89,10 @@ def _not_hardware(found: Found) -> str:
 def _other_machine(found: Found, environ: Mapping[str, str]) -> str:
     """Why this machine is not the report's, or an empty text."""
     there = found.parts
-    here = fingerprint.read_here(found.backend, found.device, environ)
+    try:
+        here = fingerprint.read_here(found.backend, found.device, environ)
+    except (OSError, ImportError, AttributeError) as error:  # a vendor's library that is not what it should be
+        return f"nobody knows whether the report is of this machine ({type(error).__name__}: {error})"
     different = fingerprint.differences(there, here)
     if not different:
         return ""

@@ -111,7 +111,8 @@ def choose(
             return _default(in_flight, None, f"not needed by the report: {found.reason}")
         return Choice(1, DECIDED, found.reason)
     if found.ring is not None:
-        return Choice(max(found.ring, in_flight), DECIDED, found.reason)
+        reason = f"{found.reason}; {found.warning}" if found.warning else found.reason
+        return Choice(max(found.ring, in_flight), DECIDED, reason, doubt=bool(found.warning))
     if found.outcome is Outcome.INEFFECTIVE:
         return Choice(in_flight, KEPT, f"late, and kept though it does not help: {found.reason}", doubt=True)
     if not found.readable:

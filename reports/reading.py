@@ -156,7 +156,7 @@ def _found(data: Mapping[str, Any]) -> Found:
         depths[depth.in_flight] = depth
     _check(depths, needed)
     parts = _is(_is(header["fingerprint"], dict, "fingerprint")["parts"], dict, "fingerprint.parts")
-    form = decision["form"]
+    form, price = decision["form"], decision.get("price")
     return Found(
         backend=_is(header["backend"], str, "backend"),
         device=_is(_is(header["device"], dict, "device").get("index", 0), int, "device.index"),
@@ -166,7 +166,7 @@ def _found(data: Mapping[str, Any]) -> Found:
         parts={name: _is(value, str, f"fingerprint part {name}") for name, value in parts.items()},
         form=None if form is None else _is(form, str, "form"),
         depths=depths,
-        price=decision.get("price"),
+        price=None if price is None else _is(price, dict, "price"),
     )
 
 
@@ -187,6 +187,7 @@ def _depth(entry: Mapping[str, Any]) -> Depth:
     """One entry, which must not contradict itself. Raises ValueError or TypeError where it does."""
     n, outcome = _is(entry["in_flight"], int, "in_flight"), Outcome(entry["outcome"])
     ring = entry["ring"]
+    _is(entry.get("warning", ""), str, "warning")
     if (outcome is Outcome.ENABLE) != (ring is not None):
         raise ValueError(f"{n} in flight is {outcome.value} with ring {ring}")
     if ring is not None and _is(ring, int, "ring") < n:

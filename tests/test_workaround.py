@@ -56,6 +56,12 @@ def late_row(found: Document) -> None:
         entry["rings"] = [{"ring": 1, "late": True, "worst_lag_steps": 1, "reason": ""}]
 
 
+def warn(found: Document) -> None:
+    """With a ring that costs others."""
+    for entry in found["decision"]["per_in_flight"]:
+        entry["warning"] = "a ring of so many holds up an unrelated D2H copy"
+
+
 def changed(found: Document, change: Callable[[Document], object]) -> Document:
     """The document after a change."""
     change(found)
@@ -175,6 +181,8 @@ def test_every_answer_is_logged_once_with_its_reason(tmp_path: Path, caplog: pyt
         ({VARIABLE: "2"}, None, logging.WARNING, "too short and was raised"),
         ({VARIABLE: "yes"}, None, logging.WARNING, "neither off nor auto"),
         ({}, document(Outcome.NOT_NEEDED), logging.INFO, "measured"),
+        ({}, document(Outcome.ENABLE), logging.INFO, "measured"),
+        ({}, changed(document(), warn), logging.WARNING, "holds up an unrelated D2H copy"),
         ({}, document(Outcome.UNDECIDED), logging.INFO, "the default of cuda is not armed"),
         ({}, document(Outcome.INEFFECTIVE), logging.WARNING, "does not help"),
         ({}, document(simulated=True), logging.WARNING, "says late, and does not decide here"),
@@ -276,6 +284,21 @@ def test_entries_that_contradict_each_other_decide_nothing(tmp_path: Path) -> No
         whole.clear()
         whole.update(json.loads(kept))
         entries = whole["decision"]["per_in_flight"]
+
+
+def test_a_machine_that_cannot_be_read_is_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> dict[str, str]:
+        raise AttributeError("libnvidia-ml.so.1: undefined symbol: nvmlInit_v2")
+
+    monkeypatch.setattr(fingerprint, "read_here", broken)
+    for outcome, size in ((Outcome.NOT_NEEDED, 1), (Outcome.ENABLE, 2)):
+        path = write(tmp_path, document(outcome))
+        found = choose(2, backend="cuda", report=path, environ={})
+        assert (found.size, found.source == workaround.DECIDED) == (size, False)
+        assert "nvmlInit_v2" in found.reason
+        done = cli("decide", path, "--in-flight", 2)
+        assert done.code == 12
+        assert is_one_line(done.err)
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:

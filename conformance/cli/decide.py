@@ -44,8 +44,8 @@ def decide_command(
         click.echo(found.outcome.value)
     if found.outcome is Outcome.UNDECIDED:
         click.echo(f"undecided: {found.reason}", err=True)
-    if found.ring is not None and found.entry is not None and (warning := found.entry.get("warning")):
-        click.echo(f"warning: {warning}", err=True)
+    if found.warning:
+        click.echo(f"warning: {found.warning}", err=True)
     return CODES[found.outcome]
 
 
