@@ -150,7 +150,7 @@ def _workarounds(report: PipelineReport, rows: Sequence[Row], style: str) -> str
         clean = real.get((workaround.name, ""))
         late = real.get((workaround.name, "late-next-wait"))
         line = [workaround.name, *(_word(found.get(fault)) for fault in faults)]
-        line.append("right" if found and all(a.data is not False for a in found.values()) else "WRONG")
+        line.append(_data(list(found.values())))
         line.append("covered" if workaround.covered else "not covered")
         if base is not None:
             line.append("-" if clean is None or clean.queue_us is None else f"{clean.queue_us:.0f}")
@@ -164,6 +164,8 @@ def _workarounds(report: PipelineReport, rows: Sequence[Row], style: str) -> str
     lines = [tabulate(table, headers, tablefmt=style, disable_numparse=True), ""]
     lines.append(f"{depth} steps in flight. In time: seen while the gates of all later steps are shown closed.")
     lines += [f"- {w.name}: {w.text}" + (f"; {w.basis}" if w.basis else "") for w in report.workarounds]
+    unknown = {a.workaround: a.reason for a in report.parts.answers if a.timely is None}
+    lines += [f"Not shown of '{name}': {reason}" for name, reason in unknown.items()]
     good = [w.name for w in report.workarounds if w.covered and _cures(answers.get(w.name, {}))]
     lines.append(
         "The ring stays the default. In time with right data under every lateness that a wait causes, and covered: "
@@ -171,6 +173,12 @@ def _workarounds(report: PipelineReport, rows: Sequence[Row], style: str) -> str
         + "."
     )
     return "\n".join(lines)
+
+
+def _data(answers: Sequence[WorkaroundAnswer]) -> str:
+    if any(answer.data is False for answer in answers):
+        return "WRONG"
+    return "right" if any(answer.data for answer in answers) else "-"
 
 
 def _cures(answers: dict[str, WorkaroundAnswer]) -> bool:
