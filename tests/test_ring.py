@@ -73,18 +73,21 @@ def test_a_stream_that_is_another_one_is_drawn_again() -> None:
 
 def test_refused_streams_live_until_the_ring_is_whole() -> None:
     free = [3, 2, 1, 1]
+    drawn: list[int] = []
 
     class Pooled(Stream):
         """A handle goes back to the pool with its stream, and is given out again first."""
 
         def __init__(self) -> None:
             super().__init__(free.pop())
+            drawn.append(self.cuda_stream)
 
         def __del__(self) -> None:
             free.append(self.cuda_stream)
 
     ring = CopyStreamRing(3, Pooled)
     assert [stream.cuda_stream for stream in ring.streams] == [1, 2, 3]
+    assert drawn == [1, 1, 2, 3]
 
 
 @pytest.mark.parametrize("pool", [1, 2, 32])

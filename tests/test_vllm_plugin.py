@@ -329,6 +329,17 @@ def test_a_derived_runner_is_looked_at_too(
         assert word in said(caplog)
 
 
+def test_a_runner_that_somebody_made_rotate_is_left_alone(
+    engine: ModuleType, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(VARIABLE, "3")
+    register()
+    runner = getattr(engine, RUNNER)(config())
+    runner._output_copy_streams = [Stream("gpu")]
+    assert set(drawn(runner)) == {vars(runner)[ATTRIBUTE].cuda_stream}
+    assert "rotates already" in said(caplog)
+
+
 # Whatever goes wrong, the engine has the stream that it made.
 
 
@@ -419,8 +430,10 @@ def test_the_attribute_is_one_as_before(engine: ModuleType) -> None:
     assert not hasattr(runner, ATTRIBUTE)
     with pytest.raises(AttributeError, match=ATTRIBUTE):
         del runner.output_copy_stream
-    runner.output_copy_stream = mine = Stream("gpu")
-    assert runner.pool() is mine
+    runner.output_copy_stream = first = Stream("gpu")
+    assert runner.pool() is first
+    runner.output_copy_stream = second = Stream("gpu")
+    assert runner.pool() is second
 
 
 def test_it_is_what_vllm_loads() -> None:

@@ -266,14 +266,21 @@ def test_a_report_that_is_cut_off_anywhere_arms(tmp_path: Path) -> None:
 def test_entries_that_contradict_each_other_decide_nothing(tmp_path: Path) -> None:
     whole = document(Outcome.NOT_NEEDED)
     entries = whole["decision"]["per_in_flight"]
+    late_one = [{"ring": 1, "late": True}]
     contradictions: list[Callable[[], object]] = [
         lambda: entries.append(entries[1]),
         lambda: entries.pop(2),
+        lambda: entries[0].update(in_flight=True),
         lambda: entries[1].update(ring=2),
         lambda: entries[3].update(outcome="enable", ring=3),
-        lambda: entries[1].update(rings=[{"ring": 1, "late": True}]),
-        lambda: entries[1].update(outcome="undecided", rings=[{"ring": 1, "late": True}]),
+        lambda: entries[3].update(rings=late_one),
+        lambda: entries[2].update(outcome="undecided", rings=late_one),
         lambda: whole["decision"].update(needed="enable"),
+        lambda: whole["header"].update(complete=None),
+        lambda: whole["header"].update(complete="no"),
+        lambda: whole["header"].update(schema_version=True),
+        lambda: whole["header"].update(schema_version=1.0),
+        lambda: whole["header"].update(simulated=0),
     ]
     for contradict in contradictions:
         kept = json.dumps(whole)
