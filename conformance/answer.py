@@ -1,68 +1,103 @@
-"""What a report on disk answers for one number of steps in flight, on this machine.
+"""What a report on disk answers for one number of steps in flight, on this machine. Standard library only.
 
-A report that cannot decide is an answer too: undecided, with the reason. Source: docs/rules.md 3 and 5.
+`decide` and the engine's `ring_size` both ask here, so that they cannot disagree. A report that cannot decide is an
+answer too: undecided, with the reason. Source: docs/rules.md 3 and 5.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from conformance import fingerprint
-from reports.records import DecisionFile, DepthDecision, Outcome
-from reports.store import ReportError, load_decision
+from reports.reading import Found, Outcome, ReportError, find
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(NamedTuple):
     """An outcome, why, and the report's own entry if there is one."""
 
     in_flight: int
     outcome: Outcome
     reason: str
-    entry: DepthDecision | None = None
+    entry: Mapping[str, Any] | None = None
+    readable: bool = True  # False: there is no report, or it cannot be read, and nobody knows what it says
+    late: bool = False  # the report says late: of this depth where it is decided, else of any depth or of the device
+
+    @property
+    def ring(self) -> int | None:
+        """The ring's length where the outcome is enable."""
+        return self.entry["ring"] if self.entry is not None and self.outcome is Outcome.ENABLE else None
+
+    @property
+    def warning(self) -> str:
+        """What that ring would do to others, or an empty text."""
+        return str(self.entry.get("warning", "")) if self.entry is not None and self.ring is not None else ""
 
 
-def answer(path: Path, in_flight: int, *, any_machine: bool = False, allow_simulated: bool = False) -> Answer:
-    """The answer of the report at ``path``; never raises for a report that cannot be used."""
+def answer(
+    path: str | os.PathLike[str],
+    in_flight: int,
+    *,
+    any_machine: bool = False,
+    allow_simulated: bool = False,
+    backend: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Answer:
+    """The answer of the report at ``path``; never raises for a report that cannot be used.
+
+    With ``backend`` a report of another one is of another machine.
+    """
+    try:
+        found = find(path)
+    except ReportError as error:
+        return Answer(in_flight, Outcome.UNDECIDED, str(error), readable=False)
+    depth = found.depths.get(in_flight)
+    late = found.late if depth is None or depth.outcome is Outcome.UNDECIDED else depth.late
 
     def undecided(reason: str) -> Answer:
-        return Answer(in_flight=in_flight, outcome=Outcome.UNDECIDED, reason=reason)
+        return Answer(in_flight, Outcome.UNDECIDED, reason, late=late)
 
-    try:
-        found = load_decision(path)
-    except ReportError as error:
-        return undecided(str(error))
-    header = found.header
-    if not allow_simulated:
-        if header.simulated:
-            return undecided("the report is simulated: no hardware was used (--allow-simulated accepts it)")
-        if header.fault:
-            return undecided(
-                f"the report is of an injected fault, {', '.join(header.fault)} (--allow-simulated accepts it)"
-            )
-        if header.injected:
-            return undecided(
-                f"the runtime was preloaded with {', '.join(header.injected)} (--allow-simulated accepts it)"
-            )
-    if not any_machine and (why := _other_machine(found)):
-        return undecided(why)
-    entry = next((depth for depth in found.decision.per_in_flight if depth.in_flight == in_flight), None)
-    if entry is None:
-        measured = max((depth.in_flight for depth in found.decision.per_in_flight), default=0)
+    if not allow_simulated and (why := _not_hardware(found)):
+        return undecided(f"{why} (--allow-simulated accepts it)")
+    if backend is not None and found.backend != backend:
+        return undecided(f"the report is of backend {found.backend}, and this is {backend}; run the suite on it")
+    if not any_machine and (why := _other_machine(found, environ)):
+        return undecided(f"{why} (--any-machine accepts it)")
+    if depth is None:
+        measured = max(found.depths, default=0)
         return undecided(f"the report measured up to {measured} in flight; run again with --max-in-flight {in_flight}")
-    return Answer(in_flight=in_flight, outcome=entry.outcome, reason=entry.reason, entry=entry)
+    return Answer(in_flight, depth.outcome, depth.reason, {**depth.entry, "price": found.price}, late=late)
 
 
-def _other_machine(found: DecisionFile) -> str:
+def not_of_this_machine(found: Found, environ: Mapping[str, str] = os.environ) -> str:
+    """Why a report says nothing of this machine's hardware, or an empty text."""
+    return _not_hardware(found) or _other_machine(found, environ)
+
+
+def _not_hardware(found: Found) -> str:
+    """Why the report is of no real device, or an empty text."""
+    if found.simulated:
+        return "the report is simulated: no hardware was used"
+    if found.fault:
+        return f"the report is of an injected fault, {', '.join(found.fault)}"
+    if found.injected:
+        return f"the runtime was preloaded with {', '.join(found.injected)}"
+    return ""
+
+
+def _other_machine(found: Found, environ: Mapping[str, str]) -> str:
     """Why this machine is not the report's, or an empty text."""
-    there = found.header.fingerprint.parts
-    here = fingerprint.read_here(found.header.backend, found.header.device.index)
+    there = found.parts
+    try:
+        here = fingerprint.read_here(found.backend, found.device, environ)
+    except (OSError, ImportError, AttributeError) as error:  # a vendor's library that is not what it should be
+        return f"nobody knows whether the report is of this machine ({type(error).__name__}: {error})"
     different = fingerprint.differences(there, here)
     if not different:
         return ""
     name = different[0]
     return (
         f"the report is of another machine: {', '.join(different)} differ "
-        f"({name}: '{there.get(name, '')}' there, '{here.get(name, '')}' here); run the suite here, or --any-machine"
+        f"({name}: '{there.get(name, '')}' there, '{here.get(name, '')}' here); run the suite here"
     )

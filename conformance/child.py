@@ -24,6 +24,8 @@ from conformance.messages import (
     BEAT_EVERY,
     Beat,
     Done,
+    Drive,
+    Driven,
     Failed,
     Hello,
     Lines,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
     from conformance.backends.api import Backend, Session, Waiter
     from conformance.backends.api import Request as SessionRequest
+    from conformance.pipeline.drive import Driver
     from probes.program import Sync, SyncDevice, SyncStream
 
 #: Seconds between two openings of all gates while the child ends: the program that runs may close another.
@@ -110,8 +113,9 @@ class Child:
     def __init__(self, requests: int, answers: int) -> None:
         self._lines, self._answers = Lines(requests), answers
         self._sending = threading.Lock()
-        self._inbox: SimpleQueue[Run | Measure | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Run | Measure | Drive | None] = SimpleQueue()
         self._backend: Backend | None = None
+        self._driver: Driver | None = None
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self._last_beat = 0.0
@@ -128,6 +132,8 @@ class Child:
             while (request := self._inbox.get()) is not None:
                 if isinstance(request, Measure):
                     self._measure(request)
+                elif isinstance(request, Drive):
+                    self._drive(request)
                 else:
                     self._run(request)
         except _Stopped:
@@ -185,10 +191,23 @@ class Child:
         self._beat()
         # No beats meanwhile: a part is shorter than the silence that is allowed, and what is timed is not disturbed.
         backend = _Beating(self._backend, self._check)
-        values = measure_part(cast("Backend", backend), self._start.numbers, request.part)
+        measurement = measure_part(cast("Backend", backend), self._start.numbers, request.part)
         self._alarm(0.0)
         spent = backend.spent or not getattr(self._backend, "usable", True)
-        self._say(Measured(values=values, spent=spent))
+        self._say(Measured(measurement=measurement, spent=spent))
+
+    def _drive(self, request: Drive) -> None:
+        from conformance.pipeline.drive import Driver
+
+        assert self._backend is not None, "opened before the first request"
+        if self._driver is None:
+            # Not the beating backend: the jobs beat themselves, between steps that are timed.
+            self._driver = Driver(self._backend, self._start.numbers, self._beat)
+        self._beat()
+        parts = self._driver.drive(request.job)
+        self._alarm(0.0)
+        spent = self._driver.spent or not getattr(self._backend, "usable", True)
+        self._say(Driven(parts=parts, spent=spent))
 
     def _check(self) -> None:
         """Raise _Stopped once the child is to end."""
@@ -208,7 +227,7 @@ class Child:
         """End this process unless this is called again in time; 0: no more. The kernel needs no interpreter for it."""
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
-    def _say(self, message: Hello | Beat | Done | Measured | Failed) -> None:
+    def _say(self, message: Hello | Beat | Done | Measured | Driven | Failed) -> None:
         # A parent that has gone is noticed by the listener; there is nobody to say anything to.
         with self._sending, contextlib.suppress(BrokenPipeError):
             send(self._answers, message)

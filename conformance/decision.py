@@ -100,6 +100,11 @@ def _depth(
     core = verdicts.get("EVT-INDEP-1")
     if n >= 2 and core is not Verdict.CONFORMANT:
         return decided(Outcome.UNDECIDED, f"EVT-INDEP-1 is {core.value if core else 'not judged'}")
+    if n >= 2 and verdicts.get("EVT-INDEP-3") is Verdict.NON_CONFORMANT:  # an engine waits by synchronize
+        return decided(Outcome.UNDECIDED, "EVT-INDEP-3 is non-conformant")
+    earlier = [m for m in range(1, n) if (row := _row(1, m, results, excused)) is not None and row.late]
+    if earlier:  # a pipeline of n fills up and runs empty through every smaller number
+        return decided(Outcome.UNDECIDED, f"in time with one copy stream, and late with {earlier[0]} in flight")
     return decided(Outcome.NOT_NEEDED, "in time with one copy stream" + _without(n, results))
 
 

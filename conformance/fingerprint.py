@@ -7,13 +7,11 @@ Source: docs/rules.md 4, "fingerprint".
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 UNKNOWN: Final = "unknown"
@@ -43,6 +41,8 @@ RUNTIMES: Final[Mapping[str, tuple[str, ...]]] = {
     "cuda": ("nvidia_cuda_runtime", "nvidia_cuda_runtime_cu13", "nvidia_cuda_runtime_cu12"),
     "opencl": ("pocl_binary_distribution", "pyopencl"),
 }
+#: Packages whose version matters even where no wheel says it.
+_NAMED: Final = frozenset({"torch", *(name for names in PLUGINS.values() for name in names)})
 
 
 def set_blocking_variables(environ: Mapping[str, str] = os.environ) -> list[str]:
@@ -51,8 +51,12 @@ def set_blocking_variables(environ: Mapping[str, str] = os.environ) -> list[str]
 
 
 def wheel_versions(path: list[str] | None = None) -> dict[str, str]:
-    """Versions of installed distributions, from the names of their ``*.dist-info`` folders alone."""
+    """Versions of installed distributions, from the names of their ``*.dist-info`` folders alone.
+
+    torch, or a plugin, that lies there without such a folder (a build in its source tree) has the version unknown.
+    """
     found: dict[str, str] = {}
+    bare: set[str] = set()
     for folder in sys.path if path is None else path:
         try:
             names = os.listdir(folder or ".")
@@ -61,7 +65,8 @@ def wheel_versions(path: list[str] | None = None) -> dict[str, str]:
         for name in names:
             if match := re.fullmatch(r"(.+)-([^-]+)\.dist-info", name):
                 found.setdefault(match[1].lower().replace("-", "_").replace(".", "_"), match[2])
-    return found
+        bare.update(_NAMED.intersection(names))
+    return dict.fromkeys(bare, UNKNOWN) | found
 
 
 def parts(
@@ -70,8 +75,10 @@ def parts(
     """The parts of a fingerprint; ``device`` and ``driver`` come from the backend's own reader."""
     wheels = wheel_versions(path)
     torch = NONE if backend in ("reference", "opencl") else wheels.get("torch", NONE)
-    plugin = next((f"{name} {wheels[name]}" for name in PLUGINS.get(backend, ()) if name in wheels), NONE)
-    runtime = next((f"{name} {wheels[name]}" for name in RUNTIMES.get(backend, ()) if name in wheels), NONE)
+    plugin, runtime = (
+        next((_named(name, wheels[name]) for name in table.get(backend, ()) if name in wheels), NONE)
+        for table in (PLUGINS, RUNTIMES)
+    )
     return {
         "backend": backend,
         "device": device or UNKNOWN,
@@ -83,6 +90,10 @@ def parts(
     }
 
 
+def _named(name: str, version: str) -> str:
+    return UNKNOWN if version == UNKNOWN else f"{name} {version}"
+
+
 def _setting(name: str, environ: Mapping[str, str]) -> str:
     value = environ.get(name, "")
     return NONE if value == "" or (value == "0" and name in LAUNCH_BLOCKING) else value
@@ -90,6 +101,8 @@ def _setting(name: str, environ: Mapping[str, str]) -> str:
 
 def digest(of: Mapping[str, str]) -> str:
     """SHA-256 of the parts as canonical JSON."""
+    import hashlib  # an engine's start compares parts, and needs no digest
+
     return hashlib.sha256(json.dumps(dict(of), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -99,8 +112,11 @@ def differences(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
     return [n for n in names if there.get(n) != here.get(n) or UNKNOWN in (there.get(n), here.get(n))]
 
 
-def read_here(backend: str, index: int = 0) -> dict[str, str]:
-    """This machine's parts for a backend, read without torch."""
+def read_here(backend: str, index: int = 0, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """This machine's parts for a backend under these variables, read without torch.
+
+    Where the visible devices differ, the device is all of them: nobody knows here which one an engine will use.
+    """
     name, driver = UNKNOWN, UNKNOWN
     if backend == "reference":
         name, driver = "reference device", NONE
@@ -109,13 +125,13 @@ def read_here(backend: str, index: int = 0) -> dict[str, str]:
 
         name, driver = opencl.identify(index)
     elif backend == "cuda":
-        from conformance.backends.torch_device.identity import identify
+        from conformance.backends.identity import identify
 
-        name, driver = identify(backend, index)
-    return parts(backend, name, driver)
+        name, driver = identify(backend, index, environ, every=True)
+    return parts(backend, name, driver, environ=environ)
 
 
 def home_free(text: str) -> str:
     """``text`` without the user's home path."""
-    home = str(Path.home())
+    home = os.path.expanduser("~")
     return re.sub(re.escape(home) + r"(?![^/:;,\s])", "~", text) if len(home) > 1 else text

@@ -14,7 +14,10 @@ import msgspec
 
 from conformance.backends.api import DeviceInfo
 from conformance.backends.registry import Opening
+from conformance.measure.found import Measurement
 from conformance.numbers import Depth, Numbers
+from conformance.pipeline.jobs import Job
+from reports.pipeline import Parts
 from reports.records import Header, Result
 
 #: Bytes read at once.
@@ -72,6 +75,12 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True, tag="measure"):
     part: str  # one of conformance.measure.PARTS
 
 
+class Drive(msgspec.Struct, frozen=True, kw_only=True, tag="drive"):
+    """To the child: do one job of the decode pipeline."""
+
+    job: Job
+
+
 class OpenGates(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
     """To the child: open every gate, and go on."""
 
@@ -101,9 +110,16 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True, tag="measured"):
-    """From the child: what was measured, by capability."""
+    """From the child: what was measured of one part."""
 
-    values: dict[str, str]
+    measurement: Measurement
+    spent: bool = False  # as in Done
+
+
+class Driven(msgspec.Struct, frozen=True, kw_only=True, tag="driven"):
+    """From the child: what came of a job."""
+
+    parts: Parts
     spent: bool = False  # as in Done
 
 
@@ -114,8 +130,8 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="error"):
     text: str
 
 
-Request = Union[Run, Measure, OpenGates, Stop]
-Answer = Union[Hello, Beat, Done, Measured, Failed]
+Request = Union[Run, Measure, Drive, OpenGates, Stop]
+Answer = Union[Hello, Beat, Done, Measured, Driven, Failed]
 
 _START: Final = msgspec.json.Decoder(Start)
 _REQUEST: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)

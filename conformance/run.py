@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -11,6 +11,7 @@ from conformance.decision import decide, merge_clauses, sentence
 from conformance.errors import UsageError
 from conformance.header import now
 from conformance.numbers import Depth
+from conformance.price import priced
 from conformance.trial.result import merge
 from reports import store
 from reports.records import ClauseResult, Header, Report, Result, Verdict
@@ -19,6 +20,7 @@ from reports.render import markdown
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from conformance.measure.found import Measurement
     from conformance.numbers import Numbers
     from conformance.runner import Runner
     from conformance.selection import Selection
@@ -102,23 +104,24 @@ def finish(
     results: Sequence[Result],
     selection: Selection,
     numbers: Numbers,
-    measured: Mapping[str, str] | None = None,
+    measured: Measurement | None = None,
 ) -> Report:
-    """The report of a run that got to its end; ``measured`` are the runner's capabilities, if it was asked."""
+    """The report of a run that got to its end; ``measured`` is what its runner measured, if it was asked."""
     causal = header.gate.assurance == "causal"
     without_core = not any(p.name == "publication" for p, _ in selection.cases)
     left_out = without_core and (selection.by_probe or all(c.surface == "mixed" for _, c in selection.cases))
     results = cross_checked(results)
     verdict, reason = run_verdict(results, core_left_out=left_out, causal=causal)
     missing = selection.decisive - {(p.name, c.variant) for p, c in selection.cases}
+    decision = decide(results, numbers.max_in_flight, causal=causal, missing=missing)
     ended = msgspec.structs.replace(header, ended=now(), complete=True)
     return Report(
         header=ended,
         verdict=verdict,
         reason=reason,
         results=tuple(results),
-        capabilities=capabilities_of(results) | dict(measured or {}),
-        decision=decide(results, numbers.max_in_flight, causal=causal, missing=missing),
+        capabilities=capabilities_of(results) | (measured.values if measured is not None else {}),
+        decision=priced(decision, header.backend, measured),
     )
 
 
@@ -159,7 +162,7 @@ def run(
             results.append(result)
             if log is not None:
                 log.result(result)
-        measured: dict[str, str] = {}
+        measured: Measurement | None = None
         if header.depth != Depth.QUICK.value and not selection.restricted:
             if progress is not None:
                 progress(len(selection.cases), len(selection.cases), "capabilities")

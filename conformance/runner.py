@@ -20,6 +20,7 @@ from conformance.backends.registry import HARDWARE, Opening, check_name, open_as
 from conformance.errors import SuiteError, Unsupported
 from conformance.header import make_header
 from conformance.measure import measure
+from conformance.measure.found import Measurement
 from conformance.trial.case import run_case
 from conformance.trial.pipeline import measure_pipe
 from conformance.trial.result import BoundTo, lost_result, result_of, ring_result, skipped_ring
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 
     from conformance.backends.api import Backend, DeviceInfo
     from conformance.numbers import Depth, Numbers
+    from conformance.pipeline.jobs import Job
     from conformance.selection import Selection
     from probes.probe import Case, Probe
+    from reports.pipeline import Parts
     from reports.records import Header, Result
 
 #: See above.
@@ -55,8 +58,12 @@ class Runner(Protocol):
         """One case to its record. Raises HarnessError if no case can be run at all."""
         ...
 
-    def measure(self) -> dict[str, str]:
-        """The device's capabilities, as texts by name; after the last case. Never raises for the device."""
+    def measure(self) -> Measurement:
+        """The device's capabilities and what a ring's price is made of; after the last case. Never raises for it."""
+        ...
+
+    def drive(self, job: Job) -> Parts:
+        """One job of the decode pipeline. Never raises for the device."""
         ...
 
     def close(self) -> None:
@@ -77,9 +84,15 @@ class LocalRunner:
         """One case to its record."""
         return run_one(self._backend, probe, case, self._state)
 
-    def measure(self) -> dict[str, str]:
+    def measure(self) -> Measurement:
         """The device's capabilities."""
         return measure(self._backend, self._numbers)
+
+    def drive(self, job: Job) -> Parts:
+        """One job of the decode pipeline."""
+        from conformance.pipeline.drive import Driver
+
+        return Driver(self._backend, self._numbers, lambda: None).drive(job)
 
     def close(self) -> None:
         """Close the backend."""
@@ -150,9 +163,13 @@ class SurfacesRunner:
             return lost_result(bound, probe, case, self._refused[case.surface])
         return self._runner.run(probe, case)
 
-    def measure(self) -> dict[str, str]:
+    def measure(self) -> Measurement:
         """The device's capabilities, through the surface in use."""
-        return {} if self._refused else self._runner.measure()
+        return Measurement() if self._refused else self._runner.measure()
+
+    def drive(self, job: Job) -> Parts:
+        """One job of the decode pipeline, through the surface in use."""
+        return self._runner.drive(job)
 
     def close(self) -> None:
         """Close the surface in use."""

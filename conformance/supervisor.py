@@ -24,10 +24,13 @@ from conformance.backends.api import GateKind
 from conformance.capture import Capture
 from conformance.errors import BackendUnavailable, HarnessError, SuiteError, UsageError
 from conformance.measure import PARTS
+from conformance.measure.found import Measurement
 from conformance.messages import (
     Answer,
     Beat,
     Done,
+    Drive,
+    Driven,
     Failed,
     Hello,
     Limits,
@@ -41,6 +44,7 @@ from conformance.messages import (
     answer_of,
     send,
 )
+from conformance.pipeline.jobs import lost
 from conformance.trial.result import lost_result
 from conformance.trial.state import RunState
 
@@ -50,8 +54,10 @@ if TYPE_CHECKING:
     from conformance.backends.api import DeviceInfo
     from conformance.backends.registry import Opening
     from conformance.numbers import Depth, Numbers
+    from conformance.pipeline.jobs import Job
     from conformance.shared import Words
     from probes.probe import Case, Probe
+    from reports.pipeline import Parts
     from reports.records import Header, Result
 
 #: Seconds between two looks at what the child has printed, while it is waited for.
@@ -65,7 +71,7 @@ REFUSALS: Final[dict[str, type[SuiteError]]] = {"UsageError": UsageError, "Backe
 
 
 #: What a request is answered by.
-Asked = TypeVar("Asked", Done, Measured)
+Asked = TypeVar("Asked", Done, Measured, Driven)
 
 
 class _Lost(Exception):
@@ -116,7 +122,7 @@ class _Process:
         with contextlib.suppress(BrokenPipeError):
             send(self._requests, message)
 
-    def answer(self, silence: float) -> Hello | Done | Measured | Failed:
+    def answer(self, silence: float) -> Hello | Done | Measured | Driven | Failed:
         """The next answer that is no beat. Raises _Lost for a child that hangs or has ended."""
         while isinstance(message := self._message(silence), Beat):
             pass
@@ -275,25 +281,36 @@ class ChildRunner:
         self._state, self._answered = RunState.from_plain(self._numbers, answer.state), True
         return answer.result
 
-    def measure(self) -> dict[str, str]:
+    def measure(self) -> Measurement:
         """The capabilities; of a part in which the child hangs or crashes only that."""
-        found: dict[str, str] = {}
+        found = Measurement()
         for part in PARTS:
             found |= self.measure_part(part)
         return found
 
-    def measure_part(self, part: str) -> dict[str, str]:
+    def measure_part(self, part: str) -> Measurement:
         """One of `conformance.measure.PARTS`."""
         try:
             process = self._ready()
         except HarnessError as error:
             self._gone, process = str(error), None
         if process is None:
-            return {part: f"not measured: {self._gone}"}
+            return Measurement(values={part: f"not measured: {self._gone}"})
         answer = self._ask(process, Measure(part=part), Measured)
-        return {part: answer} if isinstance(answer, str) else answer.values
+        return Measurement(values={part: answer}) if isinstance(answer, str) else answer.measurement
 
-    def _ask(self, process: _Process, request: Run | Measure, expected: type[Asked]) -> Asked | str:
+    def drive(self, job: Job) -> Parts:
+        """One job of the decode pipeline; a note of why if the child hangs or crashes."""
+        try:
+            process = self._ready()
+        except HarnessError as error:
+            self._gone, process = str(error), None
+        if process is None:
+            return lost(job, self._gone)
+        answer = self._ask(process, Drive(job=job), Driven)
+        return lost(job, answer) if isinstance(answer, str) else answer.parts
+
+    def _ask(self, process: _Process, request: Run | Measure | Drive, expected: type[Asked]) -> Asked | str:
         """The child's answer, or why there is none. A child that gave none, or is spent, is ended."""
         process.limits = self.limits
         try:

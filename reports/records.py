@@ -6,12 +6,11 @@ Source: docs/rules.md 4. No float is infinite: never is ``None``.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
 
 import msgspec
 
-#: Read before anything else in a report; a reader refuses every other number.
-SCHEMA_VERSION: Final = 1
+from reports.reading import SCHEMA_VERSION as SCHEMA_VERSION
+from reports.reading import Outcome as Outcome
 
 
 class Verdict(str, Enum):
@@ -22,15 +21,6 @@ class Verdict(str, Enum):
     INCONCLUSIVE = "inconclusive"
     UNSUPPORTED = "unsupported"
     OBSERVED = "observed"
-
-
-class Outcome(str, Enum):
-    """What the decision says about the ring at one depth."""
-
-    NOT_NEEDED = "not-needed"
-    ENABLE = "enable"
-    INEFFECTIVE = "ineffective"
-    UNDECIDED = "undecided"
 
 
 class Form(str, Enum):
@@ -239,6 +229,35 @@ class RingRow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class ParkedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How many streams may be parked in a wait, with ``behind`` behind it, until independent ``work`` stands still."""
+
+    behind: str
+    work: str
+    streams: int | None  # the least number beside which it stands still; None: none of those tried
+    tried: int  # the largest number tried
+    note: str = ""  # why it was not measured, or ended early
+
+
+class Coupling(msgspec.Struct, frozen=True, kw_only=True):
+    """Which pairs (i, j) of streams are coupled, beside so many others that have had work."""
+
+    what: str  # happens on i because of j
+    streams: int
+    beside: int
+    asked: int  # pairs
+    pairs: tuple[tuple[int, int], ...]
+    note: str = ""
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ring may cost others on this device, and the setting that lifts it."""
+
+    parked: tuple[ParkedRow, ...]
+    couplings: tuple[Coupling, ...]
+    setting: str = ""
+
+
 class DepthDecision(msgspec.Struct, frozen=True, kw_only=True):
     """The decision for one number of steps in flight."""
 
@@ -247,6 +266,7 @@ class DepthDecision(msgspec.Struct, frozen=True, kw_only=True):
     ring: int | None
     reason: str
     rings: tuple[RingRow, ...]
+    warning: str = ""  # what the ring that it asks for does to others
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,7 +275,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     needed: Outcome
     form: Form | None
     per_in_flight: tuple[DepthDecision, ...]
-    price: dict[str, str] | None = None
+    price: Price | None = None  # None: not measured
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -70,6 +70,31 @@ def decision_rows(decision: Decision) -> list[list[str]]:
     return rows
 
 
+def price_lines(decision: Decision) -> list[str]:
+    """What the ring costs others, a line each; a line for each depth whose ring would hold them up. None if unknown."""
+    price = decision.price
+    if price is None:
+        return []
+    lines = []
+    parks = [row for row in price.parked if row.behind == "D2H copy"]
+    shown = [
+        f"{row.work} "
+        + (f"from {row.streams} on" if row.streams is not None else row.note or f"never (up to {row.tried})")
+        for row in parks
+    ]
+    if shown:
+        what = "streams parked in a wait with a copy behind it, until unrelated work stands still"
+        lines.append(f"price: {what}: {', '.join(shown)}")
+    for coupling in price.couplings:
+        if coupling.pairs:
+            pairs = ", ".join(f"{i}-{j}" for i, j in coupling.pairs[:8])
+            more = f" and {len(coupling.pairs) - 8} more" if len(coupling.pairs) > 8 else ""
+            beside = f", beside {coupling.beside} others" if coupling.beside else ""
+            lines.append(f"coupled streams ({coupling.what}{beside}): {pairs}{more} of {coupling.asked} pairs")
+    lines += [f"warning ({d.in_flight} in flight): {d.warning}" for d in decision.per_in_flight if d.warning]
+    return lines
+
+
 def findings(results: Iterable[Result]) -> list[tuple[str, str, str]]:
     """(clause, how many variants of how many, what) for each clause that failed, once."""
     failed: dict[str, list[tuple[Result, ClauseResult]]] = {}
@@ -130,6 +155,7 @@ def summary(report: Report, sentence: str, where: str, *, colour: bool = False, 
         + (f" ({report.reason})" if report.reason else "")
     )
     lines.append("decision: " + sentence)
+    lines += price_lines(report.decision)
     lines.append(f"report: {where}")
     return "\n".join(lines)
 
@@ -256,6 +282,8 @@ def markdown(report: Report, sentence: str) -> str:
         tabulate(decision_rows(report.decision), ["in flight", "outcome", "ring", "rings measured"], tablefmt="github"),
         "",
     ]
+    if priced := price_lines(report.decision):
+        out += [*(f"- {line}" for line in priced), ""]
     if rows := findings(results):
         out += ["## Findings", "", tabulate(rows, ["clause", "where", "what"], tablefmt="github"), ""]
     out += ["## Verdicts", ""]

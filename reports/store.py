@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import tempfile
 from pathlib import Path
@@ -16,22 +15,20 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from reports.records import SCHEMA_VERSION, Decision, DecisionFile, Header, Report, Result, Verdict
+from reports import reading
+from reports.reading import DECISION as DECISION
+from reports.reading import LOG as LOG
+from reports.reading import REPORT as REPORT
+from reports.reading import ReportError as ReportError
+from reports.records import DecisionFile, Header, Report, Result
 
-REPORT: Final = "report.json"
 MARKDOWN: Final = "report.md"
-DECISION: Final = "decision.json"
-LOG: Final = "events.jsonl"
 FILES: Final = (REPORT, MARKDOWN, DECISION, LOG)
 #: Where a run sets aside what an earlier one left in the same folder.
 PREVIOUS: Final = "previous"
 
 
 _Record = TypeVar("_Record", Report, DecisionFile)
-
-
-class ReportError(Exception):
-    """A report that cannot be used; one line: what, why and what to do."""
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -115,84 +112,22 @@ class Log:
 
 def load_decision(path: Path) -> DecisionFile:
     """The decision of a run's folder, decision.json, report.json or events.jsonl. Raises ReportError."""
-    if path.is_dir():
-        for name in (DECISION, REPORT, LOG):
-            if (path / name).is_file():
-                return load_decision(path / name)
-        raise ReportError(f"{path} holds no report: none of {DECISION}, {REPORT}, {LOG} is in it; run the suite first")
-    if path.suffix == ".jsonl":
-        return _from_log(path)
-    data = _read(path)
-    if "results" in data:
-        report = _convert(path, data, Report)
-        return DecisionFile(header=report.header, verdict=report.verdict, decision=report.decision, report_sha256="")
-    return _convert(path, data, DecisionFile)
+    file, data = reading.load(path)
+    kept = {name: data[name] for name in DecisionFile.__struct_fields__ if name in data}
+    return _convert(Path(file), {"report_sha256": ""} | kept, DecisionFile)
 
 
 def load_report(path: Path) -> Report:
     """A whole report, from report.json or the folder that holds it. Raises ReportError."""
     file = path / REPORT if path.is_dir() else path
-    return _convert(file, _read(file), Report)
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise ReportError(f"{path} does not exist; name a run's folder or one of its files") from None
-    except OSError as error:
-        raise ReportError(f"{path} cannot be read: {error.strerror}; check its permissions") from None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    text = _bytes(path)
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ReportError(f"{path} is not JSON, or was cut off ({error}); run the suite again") from None
-    return _versioned(path, data)
-
-
-def _versioned(path: Path, data: Any) -> dict[str, Any]:
-    header = data.get("header") if isinstance(data, dict) else None
-    version = header.get("schema_version") if isinstance(header, dict) else None
-    if version is None:
-        raise ReportError(f"{path} is no report of this suite: it has no header with a schema_version")
-    if version != SCHEMA_VERSION:
-        raise ReportError(
-            f"{path} has schema version {version}, this suite reads {SCHEMA_VERSION}; "
-            "use the suite version that wrote it, or run again"
-        )
-    return dict(data)
+    report = _convert(file, reading.read_json(str(file)), Report)
+    if not report.header.complete:
+        raise ReportError(f"{file} is of a run that did not finish; run the suite again")
+    return report
 
 
 def _convert(path: Path, data: dict[str, Any], kind: type[_Record]) -> _Record:
     try:
-        record = msgspec.convert(data, kind)
+        return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise ReportError(f"{path} does not fit the schema: {error}; run the suite again") from None
-    if not record.header.complete:
-        raise ReportError(f"{path} is of a run that did not finish; run the suite again")
-    return record
-
-
-def _from_log(path: Path) -> DecisionFile:
-    lines = _bytes(path).splitlines()
-    try:
-        first, last = json.loads(lines[0]), json.loads(lines[-1])
-    except (IndexError, ValueError):
-        raise ReportError(f"{path} is cut off: its first or last line is no JSON; run the suite again") from None
-    _versioned(path, first)
-    if not isinstance(last, dict) or last.get("type") != "footer":
-        raise ReportError(f"{path} has no footer: the run did not finish; run the suite again")
-    try:
-        if not last["header"]["complete"]:
-            raise ReportError(f"{path} is of a run that did not finish; run the suite again")
-        return DecisionFile(
-            header=msgspec.convert(last["header"], Header),
-            verdict=msgspec.convert(last["verdict"], Verdict),
-            decision=msgspec.convert(last["decision"], Decision),
-            report_sha256="",
-        )
-    except (KeyError, msgspec.ValidationError) as error:
-        raise ReportError(f"{path}: its footer does not fit the schema ({error}); run the suite again") from None

@@ -148,6 +148,26 @@ def test_an_unsafe_device_gets_neither_not_needed_nor_enable(name: str) -> None:
     assert depth([*NO_RING_HELPS, unsafe]).outcome is Outcome.INEFFECTIVE
 
 
+def test_no_ring_is_needed_only_where_synchronize_is_in_time_too() -> None:
+    late = result(clause("EVT-INDEP-3", Verdict.NON_CONFORMANT))
+    found = depth([*TIMELY, late])
+    assert (found.outcome, found.reason) == (Outcome.UNDECIDED, "EVT-INDEP-3 is non-conformant")
+    assert depth([*RING_HELPS, late]).outcome is Outcome.ENABLE
+
+
+def test_no_ring_is_needed_only_where_fewer_in_flight_are_in_time_too() -> None:
+    results = [*TIMELY, pipe(1, 2, "late", 1), pipe(2, 2)]
+    found = depth(results)
+    assert found.outcome is Outcome.UNDECIDED
+    assert "late with 2 in flight" in found.reason
+    assert depth([*TIMELY, pipe(1, 2), pipe(1, 4, "late", 1), pipe(4, 4)]).outcome is Outcome.NOT_NEEDED
+
+
+def test_a_pipeline_that_hung_or_crashed_leaves_its_depth_undecided() -> None:
+    for reason in ("hang: no answer for 12.7 s", "crash: signal 11 (SIGSEGV)", "the item gave no answer"):
+        assert depth([*TIMELY, pipe(1, 3, reason)]).outcome is Outcome.UNDECIDED
+
+
 def test_other_findings_leave_the_decision_alone() -> None:
     other = result(clause("EVT-MONO-1", Verdict.NON_CONFORMANT), probe="agree")
     assert depth([*TIMELY, other]).outcome is Outcome.NOT_NEEDED
@@ -240,7 +260,7 @@ def test_each_part_of_another_machine_is_noticed(tmp_path: Path, name: str, valu
 
 def test_unknown_matches_not_even_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = fingerprint.read_here("reference") | {"driver": fingerprint.UNKNOWN}
-    monkeypatch.setattr(fingerprint, "read_here", lambda backend, index=0: dict(parts))
+    monkeypatch.setattr(fingerprint, "read_here", lambda *_: dict(parts))
     found = answer(write(tmp_path), 2)
     assert found.outcome is Outcome.UNDECIDED
     assert "driver" in found.reason

@@ -66,6 +66,18 @@ def test_versions_come_from_the_names_of_dist_info_folders(tmp_path: Path) -> No
     assert fingerprint.digest(cuda) != fingerprint.digest(musa)
 
 
+def test_what_lies_there_without_a_version_is_unknown_and_matches_nothing(tmp_path: Path) -> None:
+    path = installed(tmp_path, "torch-2.5.0")
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch_musa").mkdir()
+    here = fingerprint.parts("musa", "gpu", "1", environ={}, path=path)
+    assert (here["torch"], here["plugin"]) == ("2.5.0", UNKNOWN)
+    assert fingerprint.differences(here, here) == ["plugin"]
+    (tmp_path / "torch-2.5.0.dist-info").rmdir()
+    assert fingerprint.parts("cuda", "gpu", "1", environ={}, path=path)["torch"] == UNKNOWN
+    assert fingerprint.parts("opencl", "gpu", "1", environ={}, path=path)["torch"] == NONE
+
+
 def test_the_first_folder_of_the_path_wins_as_it_does_for_imports(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for folder, version in ((first, "2.6.0"), (second, "2.5.0")):

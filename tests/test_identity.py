@@ -13,8 +13,9 @@ import pytest
 from driver_double.double import compiler
 from helpers import is_one_line
 
-from conformance.backends.torch_device import identity
-from conformance.backends.torch_device.identity import UNKNOWN, find_cuda, identify, nvidia_driver, torch_built_for
+from conformance import fingerprint
+from conformance.backends import identity
+from conformance.backends.identity import UNKNOWN, find_cuda, identify, nvidia_driver, torch_built_for
 from conformance.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -184,6 +185,18 @@ def test_the_devices_are_those_that_cuda_shows(
     assert find_cuda(environ) == [(str(index), name) for index, name in enumerate(names)]
     found = [identify("cuda", index, environ)[0] for index in range(len(names) + 1)]
     assert found == [*names, UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    ("visible", "device"), [("0", H200), ("1", L4), (None, f"{H200}, {L4}"), ("GPU-bbbb,0", f"{H200}, {L4}")]
+)
+def test_where_devices_differ_a_decision_of_one_is_of_another_machine(
+    visible: str | None, device: str, nvml: ctypes.CDLL
+) -> None:
+    environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    for index in (0, 1):
+        expected = UNKNOWN if visible in ("0", "1") and index else device
+        assert fingerprint.read_here("cuda", index, environ)["device"] == expected
 
 
 @pytest.mark.parametrize("visible", ["", "-1", "7", "GPU-none,0"])

@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def parked(*faults: str) -> set[str]:
     """The values of all rows of the parked streams, on the reference device."""
-    found = measure_part(ReferenceBackend(faults), NUMBERS, "parked streams")
+    found = measure_part(ReferenceBackend(faults), NUMBERS, "parked streams").values
     assert list(found) == ROWS
     return set(found.values())
 
@@ -68,7 +68,7 @@ def test_a_gate_that_ends_by_itself_shows_nothing() -> None:
 
 
 def test_an_immediate_device_has_no_latency() -> None:
-    found = measure_part(ReferenceBackend(), NUMBERS, "latency")
+    found = measure_part(ReferenceBackend(), NUMBERS, "latency").values
     assert len(found) == 6
     assert {value.partition(" us")[0] for value in found.values()} == {"median 0.0"}
     assert all(("over query" in value) is key.startswith("synchronize") for key, value in found.items())
@@ -76,18 +76,18 @@ def test_an_immediate_device_has_no_latency() -> None:
 
 @pytest.mark.parametrize("fault", ["lost-event", "late-sync"])
 def test_an_event_that_is_never_seen_has_no_latency(fault: str) -> None:
-    found = measure_part(ReferenceBackend((fault,)), NUMBERS, "latency")
+    found = measure_part(ReferenceBackend((fault,)), NUMBERS, "latency").values
     assert all("not seen within 1 s of the opening" in value for value in found.values())
 
 
 def test_an_event_seen_early_has_no_latency() -> None:
-    found = measure_part(ReferenceBackend(("query-always-true",)), NUMBERS, "latency")
+    found = measure_part(ReferenceBackend(("query-always-true",)), NUMBERS, "latency").values
     assert "was the event pending" in found["publication latency, default event"]
     assert found["synchronize wake-up, default event"].startswith("median 0.0 us")
 
 
 def test_what_a_backend_has_no_hook_for_says_so() -> None:
-    found = measure(ReferenceBackend(), NUMBERS)
+    found = measure(ReferenceBackend(), NUMBERS).values
     for key in HOOKS:
         assert found[key] == "unsupported: the reference backend has no hook 'limits'; torch backends have it"
     assert found["gate kind virtual"] == "ok"
@@ -99,8 +99,8 @@ class _Timed(ReferenceBackend):
 
 
 def test_a_gate_that_only_time_ends_measures_nothing() -> None:
-    for part in ("latency", "parked streams"):
-        assert "only time ends it" in measure_part(_Timed(), NUMBERS, part)[part]
+    for part in ("latency", "parked streams", "coupled streams"):
+        assert "only time ends it" in measure_part(_Timed(), NUMBERS, part).values[part]
 
 
 class _Broken(ReferenceBackend):
@@ -114,7 +114,7 @@ class _Broken(ReferenceBackend):
 
 
 def test_a_vendors_error_costs_only_its_value() -> None:
-    found = measure(_Broken(), NUMBERS)
+    found = measure(_Broken(), NUMBERS).values
     assert found[ROWS[0]] == "unsupported: OSError: vendorCreateStream: 999 unknown"
     assert {value.partition(":")[0] for value in found.values()} == {"unsupported"}
     assert all("no limits" in found[key] for key in (*HOOKS, "gate kinds"))
@@ -124,7 +124,7 @@ def test_a_vendors_error_costs_only_its_value() -> None:
 def test_a_real_device_says_something_for_each() -> None:
     backend = open_backend("opencl")
     try:
-        found = measure(backend, NUMBERS)
+        found = measure(backend, NUMBERS).values
     finally:
         backend.close()
     for key in ROWS:
@@ -164,7 +164,7 @@ def test_a_hang_or_crash_costs_only_its_part(factory: str, reason: str, folder: 
         lost = runner.measure_part("latency")
         (folder / "armed").unlink(missing_ok=True)  # on a slow machine it was given up before it began
         runner.limits = patient
-        assert lost == {"latency": reason}
+        assert lost.values == {"latency": reason}
         whole = runner.measure()
     finally:
         runner.close()
@@ -176,7 +176,7 @@ def test_a_child_that_cannot_be_replaced_measures_nothing_more(folder: Path) -> 
     runner = child("once")
     try:
         (folder / "armed").touch()
-        found = runner.measure()
+        found = runner.measure().values
     finally:
         runner.close()
     assert found.pop("latency") == "crash: exit code 7"

@@ -47,6 +47,9 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     assert tops == {"conformance", "probes", "reports"}
     assert {"conformance/suite/test_conformance.py", "probes/kernels/gate.c", "conformance/py.typed"} <= set(names)
     assert not [name for name in names if "published" in name]
+    points = next(name for name in names if name.endswith(".dist-info/entry_points.txt"))
+    text = zipfile.ZipFile(wheel).read(points).decode()
+    assert "[vllm.general_plugins]\nstream_conformance = conformance.vllm_plugin:register" in text
 
 
 def test_the_wheel_runs_decides_and_collects_without_a_checkout(wheel: Path, tmp_path: Path) -> None:
@@ -149,4 +152,7 @@ CORE = {
     "test_reports",
     "test_decision",
     "test_fingerprint",
+    "test_ring",
+    "test_workaround",
+    "test_vllm_plugin",
 }

@@ -146,7 +146,7 @@ def _opencl() -> list[tuple[str, str]]:
 
 
 def _cuda() -> list[tuple[str, str]]:
-    from conformance.backends.torch_device.identity import find_cuda
+    from conformance.backends.identity import find_cuda
 
     return find_cuda()
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from conformance.measure.coupling import measure_coupling
+from conformance.measure.found import Measurement
 from conformance.measure.latency import measure_latency
 from conformance.measure.limits import (
     measure_gate_kinds,
@@ -27,10 +29,11 @@ if TYPE_CHECKING:
 
 #: What is measured at once, by name and in order; a hang or crash costs one of these. The gate kinds are
 #: last, since trying another kind loads code.
-PARTS: Final[Mapping[str, Callable[[Backend, Numbers], dict[str, str]]]] = MappingProxyType(
+PARTS: Final[Mapping[str, Callable[[Backend, Numbers], dict[str, str] | Measurement]]] = MappingProxyType(
     {
         "latency": measure_latency,
         "parked streams": measure_parked,
+        "coupled streams": measure_coupling,
         "stream handles before aliasing": measure_stream_handles,
         '.to("cpu", non_blocking=True)': measure_to_cpu,
         "launch-queue depth": measure_launch_queue,
@@ -39,17 +42,18 @@ PARTS: Final[Mapping[str, Callable[[Backend, Numbers], dict[str, str]]]] = Mappi
 )
 
 
-def measure_part(backend: Backend, numbers: Numbers, part: str) -> dict[str, str]:
+def measure_part(backend: Backend, numbers: Numbers, part: str) -> Measurement:
     """One of `PARTS`: a text for each capability. Never raises for an error of the device or its vendor."""
     try:
-        return PARTS[part](backend, numbers)
+        found = PARTS[part](backend, numbers)
     except errors_of(backend) as error:
-        return {part: refusal(error)}
+        found = {part: refusal(error)}
+    return found if isinstance(found, Measurement) else Measurement(values=found)
 
 
-def measure(backend: Backend, numbers: Numbers) -> dict[str, str]:
+def measure(backend: Backend, numbers: Numbers) -> Measurement:
     """Every capability that can be measured in this process, by name. Takes some seconds on hardware at most."""
-    found: dict[str, str] = {}
+    found = Measurement()
     for part in PARTS:
         found |= measure_part(backend, numbers, part)
     return found

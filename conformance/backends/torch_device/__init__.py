@@ -21,9 +21,12 @@ from conformance.backends.vendors import VENDORS, Vendor
 from conformance.errors import BackendUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from conformance.backends.calls import HelperCall
     from conformance.backends.gates import Gate
     from conformance.backends.torch_device.limits import TorchLimits
+    from conformance.pipeline.device import Engine
 
 #: Gates that exist at once: one a step of the deepest pipeline, and a few.
 GATES: Final = ROWS
@@ -182,7 +185,7 @@ class TorchBackend:
 
     def device(self) -> DeviceInfo:
         """The device in use; its name and driver are read as `decide` reads them, without torch."""
-        from conformance.backends.torch_device.identity import identify, unique_name
+        from conformance.backends.identity import identify, unique_name
 
         properties = self.module.get_device_properties(self._index)
         name, driver = identify(self.name, self._index)
@@ -235,6 +238,12 @@ class TorchBackend:
         from conformance.backends.torch_device.limits import TorchLimits
 
         return TorchLimits(self)
+
+    def engine(self, beat: Callable[[], None]) -> Engine:
+        """What `conformance.pipeline` drives; see there. ``beat`` is called between its steps."""
+        from conformance.backends.torch_device.engine import open_engine
+
+        return open_engine(self, beat)
 
     def open_all_gates(self) -> None:
         """Open every gate, from any thread."""

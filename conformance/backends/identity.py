@@ -8,13 +8,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 from conformance.errors import BackendUnavailable
 
 UNKNOWN: Final = "unknown"
-_VERSION_FILE: Final = Path("/proc/driver/nvidia/version")
+_VERSION_FILE: Final = "/proc/driver/nvidia/version"
 
 
 def find_cuda(environ: Mapping[str, str] = os.environ) -> list[tuple[str, str]]:
@@ -39,7 +38,7 @@ def torch_built_for() -> str | None:
     if spec is None or spec.origin is None:
         return None
     try:
-        text = (Path(spec.origin).parent / "version.py").read_text()
+        text = _text(os.path.join(os.path.dirname(spec.origin), "version.py"))
     except OSError:
         return "an unknown platform"
     for name, label in (("hip", "rocm"), ("cuda", "cuda")):
@@ -48,13 +47,20 @@ def torch_built_for() -> str | None:
     return "the CPU"
 
 
-def identify(backend: str, index: int, environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
-    """(device name, driver version); ``unknown`` for what cannot be read."""
+def identify(
+    backend: str, index: int, environ: Mapping[str, str] = os.environ, *, every: bool = False
+) -> tuple[str, str]:
+    """(device name, driver version); ``unknown`` for what cannot be read.
+
+    With ``every`` the names of all visible devices, where they are not of one name.
+    """
     if backend != "cuda":
         return UNKNOWN, UNKNOWN
     with _nvml() as nvml:
-        handles = _visible(nvml, environ) if nvml is not None else []
-        name = _name(handles[index], nvml) if index < len(handles) else UNKNOWN
+        names = [_name(handle, nvml) for handle in _visible(nvml, environ)] if nvml is not None else []
+    name = names[index] if index < len(names) else UNKNOWN
+    if every and len(set(names)) > 1:
+        name = ", ".join(sorted(set(names)))
     return name, nvidia_driver()
 
 
@@ -63,14 +69,19 @@ def unique_name(properties: Any, index: int) -> str:
     return str(getattr(properties, "uuid", None) or index)
 
 
-def nvidia_driver(path: Path = _VERSION_FILE) -> str:
+def nvidia_driver(path: str | os.PathLike[str] = _VERSION_FILE) -> str:
     """The version of the NVIDIA kernel driver."""
     try:
-        text = path.read_text()
+        text = _text(path)
     except OSError:
         return UNKNOWN
     match = re.search(r"\b(\d{3}\.\d+(?:\.\d+)*)\b", text)
     return match[1] if match else UNKNOWN
+
+
+def _text(path: str | os.PathLike[str]) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:  # without pathlib: an engine's start waits for this
+        return file.read()
 
 
 @contextmanager
