@@ -151,16 +151,29 @@ def _cuda() -> list[tuple[str, str]]:
     return find_cuda()
 
 
-def _not_yet(name: str) -> Callable[[], list[tuple[str, str]]]:
-    def finder() -> list[tuple[str, str]]:
-        raise BackendUnavailable(f"{name}: this version has no {name} backend yet; reference, opencl and cuda work")
+def _rocm() -> list[tuple[str, str]]:
+    from conformance.backends.torch_device.identity import find_rocm
 
-    return finder
+    return find_rocm()
+
+
+def _musa() -> list[tuple[str, str]]:
+    from conformance.backends.torch_device.identity import find_musa
+
+    return find_musa()
+
+
+def _accelerator() -> list[tuple[str, str]]:
+    from conformance.backends.torch_device.identity import find_accelerator
+
+    return find_accelerator()
 
 
 _FINDERS: Final[dict[str, Callable[[], list[tuple[str, str]]]]] = {
     "reference": _reference,
     "opencl": _opencl,
     "cuda": _cuda,
-    **{name: _not_yet(name) for name in HARDWARE if name != "cuda"},
+    "rocm": _rocm,
+    "musa": _musa,
+    "accelerator": _accelerator,
 }

@@ -69,6 +69,7 @@ class Vendor:
     symbols: Mapping[str, tuple[str, ...]]  # role -> names to try, best first
     wait_extra: tuple[int, ...] = ()  # 32-bit arguments of wait-value after the flags
     blocking: tuple[str, ...]  # variables that make a launch wait for its end
+    plugin: str = ""  # the package that adds torch.<module>; empty where torch itself has it
 
 
 def _symbols(prefix: str, **other: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
@@ -163,7 +164,29 @@ _MUSA: Final = Vendor(
         eventquery=("musaEventQuery",),
     ),
     blocking=("MUSA_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING"),  # the second: torchada maps CUDA's names
+    plugin="torch_musa",
 )
 
 #: The vendors by name.
 VENDORS: Final[Mapping[str, Vendor]] = MappingProxyType({v.name: v for v in (_CUDA, _ROCM, _MUSA)})
+
+
+def accelerator(module: str) -> Vendor:
+    """Another accelerator of torch, by the name of its module: torch's generic surface, and no driver that we know."""
+    return Vendor(
+        name="accelerator",
+        module=module,
+        stream_handle="native_handle",
+        event_handle="event_id",
+        driver=(),
+        rtc=(),
+        folders=(),
+        roots=(),
+        prefix="",
+        builds=(),
+        timer="",
+        hertz=0.0,
+        triton_timer=TritonTimer(module="", function="", ticks_per_us=1),
+        symbols=_symbols(""),
+        blocking=(),
+    )

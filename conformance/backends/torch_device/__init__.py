@@ -5,7 +5,6 @@ torch is imported when a backend is opened, never before.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,11 +12,11 @@ from conformance.backends.api import Clock, DeviceInfo, GateKind, Request
 from conformance.backends.calls import HelperPool, HostClock
 from conformance.backends.gates import GateError, Ladder
 from conformance.backends.registry import PROFILES
+from conformance.backends.torch_device.loading import available, load, stand_in
 from conformance.backends.torch_device.resources import DRAIN_LIMIT, ROWS, STREAMS, Memory, Tokens
 from conformance.backends.torch_device.session import UNSUPPORTED, TorchSession, not_idle
 from conformance.backends.torch_device.surfaces import GenericSurface, Surface, VendorSurface
 from conformance.backends.torch_device.warmup import warm_up
-from conformance.backends.vendors import VENDORS, Vendor
 from conformance.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -33,28 +32,9 @@ SECOND: Final = ("wait-value", "kernel", "triton")
 SECOND_GATES: Final = 6
 
 
-def load(vendor: Vendor) -> tuple[Any, Any]:
-    """(torch, the vendor's module of it). Raises BackendUnavailable with what is missing and what to do."""
-    try:
-        torch = importlib.import_module("torch")
-    except ImportError as error:
-        raise BackendUnavailable(
-            f"{vendor.name}: torch cannot be imported ({error}); run with the Python that holds the vendor's torch"
-        ) from error
-    module = getattr(torch, vendor.module, None)
-    if module is None:
-        raise BackendUnavailable(f"{vendor.name}: torch {torch.__version__} has no torch.{vendor.module}")
-    hip = getattr(torch.version, "hip", None) is not None
-    if vendor.module == "cuda" and hip != (vendor.name == "rocm"):
-        built = "ROCm" if hip else "CUDA or the CPU"
-        raise BackendUnavailable(f"{vendor.name}: torch {torch.__version__} is built for {built}")
-    return torch, module
-
-
 class TorchBackend:
     """One device through torch, with gates of the ladder."""
 
-    simulated = False
     faults: tuple[str, ...] = ()
     #: torch's device errors are RuntimeErrors, and its refusals ValueErrors.
     vendor_errors: tuple[type[Exception], ...] = (RuntimeError, ValueError)
@@ -71,14 +51,13 @@ class TorchBackend:
     ) -> None:
         self.name, self.profile, self.surface = name, PROFILES[name], surface
         self.clock: Clock = HostClock()
-        vendor = VENDORS[name]
         self._index = int(device)
-        self.torch, self.module = load(vendor)
-        if not self.module.is_available():
-            raise BackendUnavailable(
-                f"{name}: torch.{vendor.module}.is_available() is False with torch {self.torch.__version__}"
-            )
+        self.torch, self.module, vendor = load(name)
+        available(name, self.torch, self.module, vendor)
+        self._stand_in = stand_in(self.module)
+        self.simulated = bool(self._stand_in)
         self.module.set_device(self._index)
+        self.vendor = vendor
         torch_device = self.torch.device(vendor.module, self._index)
         self.torch.zeros(1, device=torch_device)
         self.module.synchronize(self._index)
@@ -223,8 +202,13 @@ class TorchBackend:
         return UNSUPPORTED.get(capability)
 
     def software(self) -> Mapping[str, str]:
-        """torch."""
-        return {"torch": str(self.torch.__version__)}
+        """torch, the vendor's plugin, and what a stand-in says that it is."""
+        found = {"torch": str(self.torch.__version__)}
+        if self.vendor.plugin:
+            found[self.vendor.plugin] = str(getattr(self.module, "__version__", "unknown"))
+        if self._stand_in:
+            found["stand-in"] = self._stand_in
+        return found
 
     def session(self, request: Request) -> TorchSession:
         """Streams, events, gates and zeroed buffers for one program."""
@@ -248,4 +232,4 @@ class TorchBackend:
         self.helpers.close()
 
 
-__all__ = ["TorchBackend", "load"]
+__all__ = ["TorchBackend"]

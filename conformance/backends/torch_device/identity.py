@@ -8,9 +8,11 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+from conformance.backends.torch_device.ask import asked
 from conformance.errors import BackendUnavailable
 
 UNKNOWN: Final = "unknown"
@@ -33,6 +35,45 @@ def find_cuda(environ: Mapping[str, str] = os.environ) -> list[tuple[str, str]]:
     return [(str(index), name) for index, name in enumerate(names)]
 
 
+def find_rocm() -> list[tuple[str, str]]:
+    """(index, name) of each AMD device that torch would see. Raises BackendUnavailable with what is missing."""
+    built = _built("rocm")
+    if built != "rocm" and not autoloaded():
+        raise BackendUnavailable(f"rocm: the installed torch is built for {built}, not for ROCm")
+    return asked("rocm")
+
+
+def find_musa() -> list[tuple[str, str]]:
+    """(index, name) of each Moore Threads device that torch shows. Raises BackendUnavailable with what is missing."""
+    _built("musa")
+    if importlib.util.find_spec("torch_musa") is None:
+        raise BackendUnavailable("musa: torch_musa is not installed; run with the Python of the vendor's image")
+    return asked("musa")
+
+
+def find_accelerator() -> list[tuple[str, str]]:
+    """(index, name) of each device of another accelerator that torch shows. Raises BackendUnavailable if there is none.
+
+    torch is asked only where something could be there: a build for one, or a plugin that torch loads by itself.
+    """
+    built = _built("accelerator")
+    if built != "xpu" and not autoloaded():
+        raise BackendUnavailable(f"accelerator: the installed torch is built for {built}, and no plugin adds a device")
+    return asked("accelerator")
+
+
+def _built(name: str) -> str:
+    built = torch_built_for()
+    if built is None:
+        raise BackendUnavailable(f"{name}: torch is not installed; run with the Python that holds the vendor's torch")
+    return built
+
+
+def autoloaded() -> list[str]:
+    """The plugins that torch loads when it is imported: they may make it another torch than its files say."""
+    return sorted({point.value.partition(":")[0] for point in metadata.entry_points(group="torch.backends")})
+
+
 def torch_built_for() -> str | None:
     """What the installed torch is built for: cuda, rocm or the CPU, from its version file; None if there is none."""
     spec = importlib.util.find_spec("torch")
@@ -42,7 +83,7 @@ def torch_built_for() -> str | None:
         text = (Path(spec.origin).parent / "version.py").read_text()
     except OSError:
         return "an unknown platform"
-    for name, label in (("hip", "rocm"), ("cuda", "cuda")):
+    for name, label in (("hip", "rocm"), ("cuda", "cuda"), ("xpu", "xpu")):
         if re.search(rf"^{name}\b[^=\n]*=\s*['\"]", text, re.MULTILINE):
             return label
     return "the CPU"
