@@ -66,14 +66,28 @@ def test_a_missing_function_costs_its_kind_and_is_named(rig: Any) -> None:
         rig(without=("NO_CODE",)).ladder(kind="kernel")
 
 
-def test_a_missing_driver_names_what_was_searched(rig: Any, tmp_path: Path) -> None:
-    made = rig(driver=("libnone-driver.so*",), roots=(str(tmp_path), "$NO_SUCH_VARIABLE/lib"))
-    with pytest.raises(GateUnsupported) as failed:
-        made.ladder()
-    said = str(failed.value)
-    assert said.startswith("no libnone-driver.so* could be used. Tried already loaded: nothing; wheels: nothing")
-    assert f"toolkit: nothing in {tmp_path}; loader: libnone-driver.so: cannot open" in said
-    assert "NO_SUCH_VARIABLE" not in said
+def test_a_missing_driver_costs_the_kinds_that_call_it_and_names_what_was_searched(rig: Any, tmp_path: Path) -> None:
+    made = rig(driver=("libnone-driver.so*",))
+    made.vendor = replace(made.vendor, roots=(*made.vendor.roots, str(tmp_path), "$NO_SUCH_VARIABLE/lib"))
+    ladder = made.ladder()
+    assert (ladder.kind, ladder.assurance) == ("sleep", "timed")
+    tried = dict(ladder.tried)
+    searched = "no libnone-driver.so* could be used. Tried already loaded: nothing; wheels: nothing"
+    names = {"kernel": "cuModuleLoadData", "wait-value": "cuStreamWaitValue32_v2", "host-function": "cuLaunchHostFunc"}
+    for kind, name in names.items():
+        assert tried[kind].startswith(name)
+        assert searched in tried[kind]
+        assert f"{tmp_path}; loader: libnone-driver.so: cannot open" in tried[kind]
+    assert "NO_SUCH_VARIABLE" not in str(tried)
+
+
+def test_a_function_that_is_missing_costs_no_other_kind(rig: Any) -> None:
+    made = rig()
+    absent = made.vendor.symbols | {"launch": ("cuNoSuchLaunch",)}
+    made.vendor = replace(made.vendor, symbols=absent)
+    ladder = made.ladder()
+    assert ladder.kind == "wait-value"
+    assert dict(ladder.tried)["kernel"] == f"cuNoSuchLaunch: not exported by {made.parts['DRIVER']}"
 
 
 def test_the_search_names_libraries_that_do_not_fit_and_goes_on(rig: Any, tmp_path: Path) -> None:

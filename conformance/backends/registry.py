@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from conformance.backends.vendors import VENDORS
 from conformance.errors import BackendUnavailable, UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -19,9 +20,7 @@ HARDWARE: Final = ("cuda", "rocm", "musa", "accelerator")
 PROFILES: Final = {
     "reference": "reference",
     "opencl": "opencl",
-    "cuda": "cuda",
-    "rocm": "hip",
-    "musa": "musa",
+    **{vendor.name: vendor.profile for vendor in VENDORS.values()},
     "accelerator": "torch",
 }
 SURFACES: Final = ("vendor", "generic", "mixed")
