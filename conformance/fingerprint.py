@@ -41,6 +41,7 @@ QUEUE_VARIABLES: Final = (
 PLUGINS: Final[Mapping[str, tuple[str, ...]]] = {"musa": ("torch_musa",)}
 RUNTIMES: Final[Mapping[str, tuple[str, ...]]] = {
     "cuda": ("nvidia_cuda_runtime", "nvidia_cuda_runtime_cu13", "nvidia_cuda_runtime_cu12"),
+    "rocm": ("rocm_sdk_core", "rocm"),
     "opencl": ("pocl_binary_distribution", "pyopencl"),
 }
 
@@ -108,7 +109,7 @@ def read_here(backend: str, index: int = 0) -> dict[str, str]:
         from conformance.backends import opencl
 
         name, driver = opencl.identify(index)
-    elif backend == "cuda":
+    else:
         from conformance.backends.torch_device.identity import identify
 
         name, driver = identify(backend, index)

@@ -24,6 +24,8 @@ PROFILES: Final = {
     "accelerator": "torch",
 }
 SURFACES: Final = ("vendor", "generic", "mixed")
+#: Backends that have more than one surface.
+WITH_SURFACES: Final = ("cuda", "rocm", "musa")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

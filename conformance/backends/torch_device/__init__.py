@@ -64,13 +64,16 @@ class TorchBackend:
         torch_device = self.torch.device(vendor.module, self._index)
         self.torch.zeros(1, device=torch_device)
         self.module.synchronize(self._index)
+        generic = GenericSurface(self.torch, self.module, vendor, self._index)
+        # An accelerator that is nobody's row of the table is driven by the API that torch has for all.
+        one_family = name == "accelerator"
         self._surfaces: dict[str, Surface] = {
-            "vendor": VendorSurface(self.torch, self.module, vendor, self._index),
-            "generic": GenericSurface(self.torch, self.module, vendor, self._index),
+            "vendor": generic if one_family else VendorSurface(self.torch, self.module, vendor, self._index),
+            "generic": generic,
         }
         self.helpers = HelperPool(name)
         # Everything is made and used once before the first gate closes: docs/rules.md 8.
-        used = ("vendor", "generic") if surface == "mixed" else (surface,)
+        used = ("generic",) if one_family else ("vendor", "generic") if surface == "mixed" else (surface,)
         self._streams = {family: [self._surfaces[family].stream() for _ in range(STREAMS)] for family in used}
         self.memory = Memory(self.torch, torch_device)
         self._tokens = Tokens(self.torch, torch_device, self.clock)
@@ -230,7 +233,7 @@ class TorchBackend:
         if capability == "second-gate" and not self._second:
             tried = dict(self.gate().tried)
             return "; ".join(f"{kind}: {tried[kind]}" for kind in SECOND if kind in tried) or self._no_gate
-        if capability == "event-flag-blocking" and self.surface == "generic":
+        if capability == "event-flag-blocking" and self.main_surface.name == "generic":
             return "torch.Event(blocking=True) is accepted and ignored, as torch's docstring says"
         return UNSUPPORTED.get(capability)
 

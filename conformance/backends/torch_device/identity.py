@@ -12,10 +12,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+from conformance.backends.torch_device import amd, moore
 from conformance.backends.torch_device.ask import asked
 from conformance.errors import BackendUnavailable
 
 UNKNOWN: Final = "unknown"
+#: For whoever has no torch, or not the right one.
+_WHERE: Final = "run with the Python that holds the vendor's torch"
 _VERSION_FILE: Final = Path("/proc/driver/nvidia/version")
 
 
@@ -23,7 +26,7 @@ def find_cuda(environ: Mapping[str, str] = os.environ) -> list[tuple[str, str]]:
     """(index, name) of each NVIDIA device that torch would see. Raises BackendUnavailable with what is missing."""
     built = torch_built_for()
     if built is None:
-        raise BackendUnavailable("cuda: torch is not installed; run with the Python that holds the vendor's torch")
+        raise BackendUnavailable(f"cuda: torch is not installed; {_WHERE}")
     if built != "cuda":
         raise BackendUnavailable(f"cuda: the installed torch is built for {built}, not for CUDA")
     with _nvml() as nvml:
@@ -35,19 +38,20 @@ def find_cuda(environ: Mapping[str, str] = os.environ) -> list[tuple[str, str]]:
     return [(str(index), name) for index, name in enumerate(names)]
 
 
-def find_rocm() -> list[tuple[str, str]]:
+def find_rocm(environ: Mapping[str, str] = os.environ) -> list[tuple[str, str]]:
     """(index, name) of each AMD device that torch would see. Raises BackendUnavailable with what is missing."""
     built = _built("rocm")
     if built != "rocm" and not autoloaded():
         raise BackendUnavailable(f"rocm: the installed torch is built for {built}, not for ROCm")
-    return asked("rocm")
+    seen = amd.visible(environ=environ) if built == "rocm" else []
+    return [(str(index), gpu.name) for index, gpu in enumerate(seen)] or asked("rocm")
 
 
 def find_musa() -> list[tuple[str, str]]:
     """(index, name) of each Moore Threads device that torch shows. Raises BackendUnavailable with what is missing."""
     _built("musa")
     if importlib.util.find_spec("torch_musa") is None:
-        raise BackendUnavailable("musa: torch_musa is not installed; run with the Python of the vendor's image")
+        raise BackendUnavailable(f"musa: torch_musa is not installed; {_WHERE} (docs/musa.md)")
     return asked("musa")
 
 
@@ -65,7 +69,7 @@ def find_accelerator() -> list[tuple[str, str]]:
 def _built(name: str) -> str:
     built = torch_built_for()
     if built is None:
-        raise BackendUnavailable(f"{name}: torch is not installed; run with the Python that holds the vendor's torch")
+        raise BackendUnavailable(f"{name}: torch is not installed; {_WHERE}")
     return built
 
 
@@ -91,6 +95,11 @@ def torch_built_for() -> str | None:
 
 def identify(backend: str, index: int, environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
     """(device name, driver version); ``unknown`` for what cannot be read."""
+    if backend == "rocm":
+        seen = amd.visible(environ=environ)
+        return seen[index].name if index < len(seen) else UNKNOWN, amd.driver()
+    if backend == "musa":
+        return moore.identify(index, environ)
     if backend != "cuda":
         return UNKNOWN, UNKNOWN
     with _nvml() as nvml:

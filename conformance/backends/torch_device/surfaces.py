@@ -91,7 +91,9 @@ class GenericSurface:
         return self.torch.Stream(device=self.device)
 
     def default_stream(self) -> Any:
-        """The default stream, as the accelerator's current one outside any context."""
+        """The default stream; where the module does not tell it, the current one outside any context."""
+        if not hasattr(self.module, "default_stream"):
+            return self.torch.accelerator.current_stream(self.index)
         default = self.module.default_stream(self.index)
         return self.torch.Stream(
             stream_id=default.stream_id, device_index=default.device_index, device_type=default.device_type
