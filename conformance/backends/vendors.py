@@ -156,14 +156,10 @@ _ROCM: Final = Vendor(
     below="runtime",  # HIP is driver and runtime in one library, and torch calls the same function
 )
 
-# Confirmed in public sources: the file names; torch_musa's module and both handle attributes;
-# mtrtcCreateProgram, mtrtcCompileProgram, mtrtcGetFatBin, mtrtcGetFatBinSize, mtrtcGetProgramLog,
-# mtrtcGetProgramLogSize; muModuleLoadData, muModuleGetFunction, muLaunchKernel, muLaunchHostFunc,
-# muStreamWriteValue32; every name below that begins with musa; MUSA_LAUNCH_BLOCKING; --offload-arch=mp_NN.
-# By analogy with CUDA, never seen: muGetErrorName, muCtxGetCurrent, muCtxSetCurrent, muMemHost*, every
-# name that ends in _v2, mtrtcDestroyProgram, clock64() as a clock and its rate (measured before use, and a
-# gate is bounded by its polls as well), the Triton module. muStreamWaitValue32: third-party notes only.
-# A name that is not exported costs the gate kind that needs it, with a reason, and never the run.
+# No name here was proved by a run of ours; docs/musa.md lists each with its evidence and what happens without it.
+# A name that is not exported costs the gate kind that needs it, with a reason, and never the run. Event handles
+# are asked through the runtime, by the function that torch_musa itself calls: a handle that the runtime made, given
+# to the driver's muEventQuery, would be a guess, and a wrong guess a crash after a verdict.
 _MUSA: Final = Vendor(
     name="musa",
     profile="musa",
@@ -179,6 +175,7 @@ _MUSA: Final = Vendor(
     builds=(
         Build(options=("--offload-arch=mp_{major}{minor}",), size="GetFatBinSize", code="GetFatBin"),
         Build(options=(), size="GetFatBinSize", code="GetFatBin"),
+        Build(options=(), size="GetMUSASize", code="GetMUSA"),
     ),
     timer="#define NOW(t) t = clock64()",
     hertz=1e9,
@@ -200,7 +197,7 @@ _MUSA: Final = Vendor(
     plugin="torch_musa",
     capability="mp_{major}{minor}",
     version="musa",
-    below="runtime",  # the driver has no query of its own that a public source names
+    below="runtime",
 )
 
 #: The vendors by name.

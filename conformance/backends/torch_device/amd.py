@@ -62,10 +62,10 @@ def visible(sys: Path = SYS, environ: Mapping[str, str] = os.environ) -> list[Gp
 
 def driver(sys: Path = SYS) -> str:
     """The version of amdgpu; of the one in the kernel's own tree, the kernel's release."""
-    module = sys / "module" / "amdgpu"
-    if version := _read(module / "version"):
+    amdgpu = sys / "module" / "amdgpu"
+    if version := _read(amdgpu / "version"):
         return version
-    return f"in-tree, Linux {os.uname().release}" if module.is_dir() else UNKNOWN
+    return f"in-tree, Linux {os.uname().release}" if amdgpu.is_dir() else UNKNOWN
 
 
 def _read(path: Path) -> str:

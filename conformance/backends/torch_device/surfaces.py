@@ -59,7 +59,11 @@ class VendorSurface:
 
     def handle(self, stream: Any) -> int:
         """The raw handle."""
-        return int(getattr(stream, self.vendor.stream_handle))
+        for attribute in (self.vendor.stream_handle, "native_handle"):
+            if hasattr(stream, attribute):
+                return int(getattr(stream, attribute))
+        names = f"{self.vendor.stream_handle} nor native_handle"
+        raise Unsupported("stream-handle", f"torch.{self.vendor.module}.Stream has neither {names}")
 
     def gated(self, stream: Any) -> Any:
         """The stream as a gate takes it."""
