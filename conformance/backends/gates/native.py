@@ -59,7 +59,7 @@ class Native:
             raise GateUnsupported(self._missing[role])
         names = self.vendor.symbols[role]
         why = ""
-        if not (got := self._exported(names)) and self.vendor.runtime:
+        if not (got := self._exported(names)) and self.vendor.runtime and "runtime" not in self.found:
             try:
                 library = self._find("runtime", self.vendor.runtime, names)
             except GateUnsupported as error:
