@@ -221,6 +221,6 @@ def accelerator(module: str) -> Vendor:
         timer="",
         hertz=0.0,
         triton_timer=TritonTimer(module="", function="", ticks_per_us=1),
-        symbols=_symbols(""),
+        symbols=_symbols(""),  # names without a prefix: there is no library to look them up in
         blocking=(),
     )

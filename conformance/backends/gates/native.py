@@ -236,6 +236,8 @@ class Native:
                 call("DestroyProgram", ctypes.byref(program))
 
     def _find(self, what: str, patterns: tuple[str, ...], needs: tuple[str, ...], prefer: str = "") -> Library:
+        if not patterns:
+            raise GateUnsupported(f"no {what} library is known for torch.{self.vendor.module}")
         library = find_library(
             patterns,
             needs,
