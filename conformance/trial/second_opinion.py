@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from conformance.backends.api import Opinion
 from conformance.execution import execute
+from probes.program import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,6 +29,8 @@ def ask(backend: Backend, program: Program, setting: Setting, numbers: Numbers, 
     """What the layer below says of ``event`` while the API calls it late; or why there is no answer."""
     if setting.observe != "query":
         return Opinion(reason="a helper sits inside synchronize on the event, and no event is touched by two threads")
+    if not any(isinstance(step, Record) and step.event == event for step in program.steps):
+        return Opinion(reason="the event was never recorded, so there is no raw handle")
     for _ in range(TRIES):
         looks = execute(backend, program, replace(setting, hold=hold, ask_below=True, stop_when_late=False), numbers)
         for opinion in _of(looks, event):

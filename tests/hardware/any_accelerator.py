@@ -1,6 +1,7 @@
 """Runs the backend for accelerators that have no row of their own, on a GPU that has one.
 
-Called as python any_accelerator.py OUT. The backend is only ever given what nobody else drives, so here nobody does. Prints the gate kind and the verdict.
+Called as python any_accelerator.py OUT. That backend is only ever given what nobody else drives, so here nobody does.
+Prints the gate kind and the verdict.
 """
 
 from __future__ import annotations
