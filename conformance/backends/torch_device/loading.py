@@ -66,11 +66,21 @@ def _any_accelerator(torch: Any) -> tuple[Any, Any, Vendor]:
 
 
 def _import(package: str, name: str, remedy: str) -> Any:
-    try:
-        return importlib.import_module(package)
-    except Exception as error:
-        raise BackendUnavailable(f"{name}: {package} cannot be imported ({_said(error)}); {remedy}") from error
+    if package not in _failed:
+        try:
+            return importlib.import_module(package)
+        except Exception as error:  # noqa: BLE001 - whatever a plugin raises, its package cannot be used
+            _failed[package] = _said(error)
+    raise BackendUnavailable(f"{name}: {package} cannot be imported ({_failed[package]}); {remedy}")
+
+
+#: Why a package could not be imported: a second try in the same process fails for another reason, and hides the first.
+_failed: Final[dict[str, str]] = {}
 
 
 def _said(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    """The error and what it was raised from: torch's own says only which plugin it could not load."""
+    causes = [error]
+    while (cause := causes[-1].__cause__) is not None:
+        causes.append(cause)
+    return "; caused by ".join(" ".join(f"{type(each).__name__}: {each}".split()) for each in causes)
