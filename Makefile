@@ -10,13 +10,18 @@ TORCH_INDEX ?=
 PIP_INTO := pip_into() { venv=$$1; shift; $$venv/bin/python -m pip install --quiet --disable-pip-version-check "$$@"; }; pip_into
 SAY := echo "make:"
 
-.PHONY: report test lint clean
+.PHONY: report test codegen lint clean
 
 report: $(VENV)/.made
 	@$(VENV)/bin/python -m conformance.tour $(OUT)
 
 test: $(TEST_VENV)/.made
 	$(TEST_VENV)/bin/python -m pytest -n $(JOBS) $(ARGS)
+
+# The gates' code for devices that are not here, and what could not be compiled for want of a compiler:
+# NVRTC (the wheel nvidia-cuda-nvrtc) and triton, neither of which the suite installs.
+codegen: $(TEST_VENV)/.made
+	$(TEST_VENV)/bin/python -m pytest tests/test_codegen.py -v -rs $(ARGS)
 
 lint: $(TEST_VENV)/.made
 	$(TEST_VENV)/bin/ruff check .

@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
-from conformance.backends.api import Backend, EventFlags, Request, Session, Waiter
+from conformance.backends.api import Backend, EventFlags, Opinion, Request, Session, Waiter
 from conformance.model import Model, Obligation
 from probes.program import (
     Destroy,
@@ -86,6 +86,7 @@ class Look:
     arrived: dict[str, float] = field(default_factory=dict)  # seconds until a buffer held its final value
     ended: frozenset[str] = frozenset()  # gates that no longer hold, after everything else
     handles: dict[str, int] = field(default_factory=dict)
+    below: dict[str, Opinion] = field(default_factory=dict)  # late events, as the layer below the API has them
     seconds: float = 0.0
 
 
@@ -99,6 +100,7 @@ class Setting:
     stop_when_late: bool = False  # end the run at the first late look
     last_look: int | None = None  # end the run after the look of this index
     second_gate: bool = False
+    ask_below: bool = False  # ask the layer below about late events, where they are asked by query
     tokens_only: bool = False  # look at no event: for a control that shows a token arrive
     families: tuple[tuple[str, str], ...] = ()  # (stream, API family)
     order: tuple[str, ...] = ()  # streams in the order of first use, where a control must keep its program's
@@ -260,6 +262,7 @@ class Observer:
             value = self.session.read(buffer)
             if value != values[buffer]:
                 values[buffer], arrived[buffer] = value, clock.now() - started
+        late = [e for e in must if e not in after and owed[e] is Obligation.MUST] if self.setting.ask_below else []
         return Look(
             at=self._issued,
             call=call,
@@ -270,8 +273,19 @@ class Observer:
             arrived=arrived,
             ended=frozenset(gate for gate in gates if self.session.ended(gate)),
             handles=self.handles,
+            below={event: self._below(event) for event in late},
             seconds=clock.now() - started,
         )
+
+    def _below(self, event: str) -> Opinion:
+        """The second opinion on an event that is late, if it is late still once that was given."""
+        ask_below = getattr(self.session, "ask_below", None)  # optional: `conformance.backends.api.AsksBelow`
+        if ask_below is None:
+            return Opinion(reason=f"the {self.backend.name} backend has no call below its API")
+        opinion: Opinion = ask_below(event)
+        if opinion.complete and self.session.query(event):
+            return Opinion(reason=f"by the time that {opinion.call} was asked, the API said complete too")
+        return opinion
 
     def _due(self, buffers: Sequence[str]) -> dict[str, int]:
         """What copies that may have happened by now leave in the host's buffers: worth a short wait, no more."""

@@ -39,6 +39,7 @@ QUEUE_VARIABLES: Final = (
 PLUGINS: Final[Mapping[str, tuple[str, ...]]] = {"musa": ("torch_musa",)}
 RUNTIMES: Final[Mapping[str, tuple[str, ...]]] = {
     "cuda": ("nvidia_cuda_runtime", "nvidia_cuda_runtime_cu13", "nvidia_cuda_runtime_cu12"),
+    "rocm": ("rocm_sdk_core", "rocm"),
     "opencl": ("pocl_binary_distribution", "pyopencl"),
 }
 #: Packages whose version matters even where no wheel says it.
@@ -124,7 +125,7 @@ def read_here(backend: str, index: int = 0, environ: Mapping[str, str] = os.envi
         from conformance.backends import opencl
 
         name, driver = opencl.identify(index)
-    elif backend == "cuda":
+    else:
         from conformance.backends.identity import identify
 
         name, driver = identify(backend, index, environ, every=True)

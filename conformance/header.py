@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
 from conformance import __version__, fingerprint
+from conformance.backends.vendors import VENDORS
 from reports.records import SCHEMA_VERSION, Device, Fingerprint, Gate, Header, Tried
 
 if TYPE_CHECKING:
@@ -17,14 +18,7 @@ if TYPE_CHECKING:
 
 #: Variables that may matter, by prefix; nothing else of the environment is recorded.
 RECORDED: Final = (
-    "CUDA_",
-    "HIP_",
-    "GPU_",
-    "AMD_",
-    "HSA_",
-    "ROCR_",
-    "MUSA_",
-    "MTHREADS_",
+    *sorted({prefix for vendor in VENDORS.values() for prefix in vendor.recorded}),
     "POCL_",
     "OCL_",
     "PYTORCH_",

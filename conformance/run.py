@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -51,7 +51,7 @@ def run_verdict(results: Sequence[Result], *, core_left_out: bool, causal: bool)
     return Verdict.CONFORMANT, ""
 
 
-def capabilities_of(results: Iterable[Result]) -> dict[str, str]:
+def capabilities_of(results: Sequence[Result]) -> dict[str, str]:
     """What was measured rather than judged."""
     found: dict[str, str] = {}
     beside = 0
@@ -61,10 +61,30 @@ def capabilities_of(results: Iterable[Result]) -> dict[str, str]:
             asked = max(asked, int(result.probe.rpartition("-")[2]))
             if all(c.held is not False for c in result.clauses):
                 beside = max(beside, int(result.probe.rpartition("-")[2]))
+    spelled = _late_by_spelling(results)
+    if any(late for _, late in spelled.values()):
+        shares = [f"{spelling} {late} of {judged}" for spelling, (judged, late) in spelled.items() if judged]
+        found["late by the spelling of the wait"] = f"{', '.join(shares)} variants of publication"
     if asked:
         found["streams that may be blocked before an independent one stops"] = (
             f"more than {beside}" if beside == asked else str(beside)
         )
+    return found
+
+
+def _late_by_spelling(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
+    """(judged, late) of the publication probe by spelling: wait_stream's temporary event is destroyed while pending."""
+    found = {}
+    for spelling, temporary in (("wait_stream (a temporary event)", True), ("wait_event (an event kept alive)", False)):
+        verdicts = [
+            clause.verdict
+            for result in results
+            if result.probe == "publication" and ("-wait-stream-" in result.variant) is temporary
+            for clause in result.clauses
+            if clause.clause in (CORE, "EVT-INDEP-3")
+        ]
+        late = verdicts.count(Verdict.NON_CONFORMANT)
+        found[spelling] = (late + verdicts.count(Verdict.CONFORMANT), late)
     return found
 
 

@@ -178,6 +178,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     holds_s: tuple[float, ...] = ()
     late: int = 0
     of: int = 0
+    second_opinion: str = ""  # what the layer below the API said of the late event, or why it said nothing
 
 
 class RingMeasure(msgspec.Struct, frozen=True, kw_only=True):

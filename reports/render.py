@@ -235,6 +235,8 @@ def timeline(result: Result) -> str:
         cause = f", seen after {finding.published_by}" if finding.published_by else ""
         holds = f", holds {', '.join(f'{h:g}' for h in finding.holds_s)} s" if finding.holds_s else ""
         lines.append(f"{finding.clause}: {finding.text} (event {finding.event or '-'}{late}{cause}{holds})")
+        if finding.second_opinion:
+            lines.append(f"second opinion, subject {result.subject}: {finding.second_opinion}")
     if result.control is not None:
         lines.append(f"control '{result.control.name}', on time {result.control.on_time} of {result.control.tried}:")
         lines += ["    " + line for line in result.control.program.splitlines()]

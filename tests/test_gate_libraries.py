@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import re
 import sys
 import time
@@ -18,8 +17,6 @@ from gate_helpers import Rig, until
 
 from conformance.backends.gates import KINDS, GateError, GateUnsupported, Native, Words, find_library, triton_gate
 from conformance.backends.gates.base import Watchdog
-from conformance.backends.gates.kernel import kernel_source
-from conformance.backends.vendors import VENDORS
 
 built, rig = gate_helpers.built, gate_helpers.rig
 
@@ -66,14 +63,28 @@ def test_a_missing_function_costs_its_kind_and_is_named(rig: Any) -> None:
         rig(without=("NO_CODE",)).ladder(kind="kernel")
 
 
-def test_a_missing_driver_names_what_was_searched(rig: Any, tmp_path: Path) -> None:
-    made = rig(driver=("libnone-driver.so*",), roots=(str(tmp_path), "$NO_SUCH_VARIABLE/lib"))
-    with pytest.raises(GateUnsupported) as failed:
-        made.ladder()
-    said = str(failed.value)
-    assert said.startswith("no libnone-driver.so* could be used. Tried already loaded: nothing; wheels: nothing")
-    assert f"toolkit: nothing in {tmp_path}; loader: libnone-driver.so: cannot open" in said
-    assert "NO_SUCH_VARIABLE" not in said
+def test_a_missing_driver_costs_the_kinds_that_call_it_and_names_what_was_searched(rig: Any, tmp_path: Path) -> None:
+    made = rig(driver=("libnone-driver.so*",))
+    made.vendor = replace(made.vendor, roots=(*made.vendor.roots, str(tmp_path), "$NO_SUCH_VARIABLE/lib"))
+    ladder = made.ladder()
+    assert (ladder.kind, ladder.assurance) == ("sleep", "timed")
+    tried = dict(ladder.tried)
+    searched = "no libnone-driver.so* could be used. Tried already loaded: nothing; wheels: nothing"
+    names = {"kernel": "cuModuleLoadData", "wait-value": "cuStreamWaitValue32_v2", "host-function": "cuLaunchHostFunc"}
+    for kind, name in names.items():
+        assert tried[kind].startswith(name)
+        assert searched in tried[kind]
+        assert f"{tmp_path}; loader: libnone-driver.so: cannot open" in tried[kind]
+    assert "NO_SUCH_VARIABLE" not in str(tried)
+
+
+def test_a_function_that_is_missing_costs_no_other_kind(rig: Any) -> None:
+    made = rig()
+    absent = made.vendor.symbols | {"launch": ("cuNoSuchLaunch",)}
+    made.vendor = replace(made.vendor, symbols=absent)
+    ladder = made.ladder()
+    assert ladder.kind == "wait-value"
+    assert dict(ladder.tried)["kernel"] == f"cuNoSuchLaunch: not exported by {made.parts['DRIVER']}"
 
 
 def test_the_search_names_libraries_that_do_not_fit_and_goes_on(rig: Any, tmp_path: Path) -> None:
@@ -204,40 +215,3 @@ def test_without_triton_the_reason_is_the_import(rig: Any, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.raises(GateError, match="triton: import triton: "):
         rig().ladder(kind="triton")
-
-
-def test_nvrtc_compiles_the_kernel(rig: Any) -> None:
-    real = VENDORS["cuda"]
-    made = rig(rtc=real.rtc, folders=real.folders)
-    made.vendor = replace(made.vendor, roots=(*made.vendor.roots, *real.roots))
-    native = Native(made.vendor, torch=made.torch)
-    try:
-        image = native.compile(kernel_source(real.timer), "gate.cu")
-    except GateUnsupported as error:
-        pytest.skip(f"needs an NVRTC library: {error}")
-    assert native.found["code"] == ("GetCUBIN", "--gpu-architecture=sm_90")
-    assert image.raw.startswith(b"\x7fELF")
-    with pytest.raises(GateError, match=r"nvrtcCompileProgram returned \d+: .*gate\.cu\(\d+\): error"):
-        native.compile(kernel_source("#define NOW(t) no_such(t)"), "gate.cu")
-
-
-def test_triton_compiles_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    try:
-        triton = importlib.import_module("triton")
-        compiler = importlib.import_module("triton.compiler")
-        target = importlib.import_module("triton.backends.compiler").GPUTarget
-    except ImportError as error:
-        pytest.skip(f"needs triton: {error}")
-    monkeypatch.setattr(triton_gate, "_kernels", {})
-    polls = {"ptx": "ld.global.sys.acquire.b32", "amdgcn": "buffer_inv sc0 sc1"}
-    for vendor, device, code in (("cuda", ("cuda", 90, 32), "ptx"), ("rocm", ("hip", "gfx942", 64), "amdgcn")):
-        triton_gate._kernels.clear()
-        timer = VENDORS[vendor].triton_timer
-        kernel = triton_gate._kernel(timer.module, timer.function)
-        types = dict.fromkeys(("ticket", "limit_us", "per_us", "max_polls"), "i32")
-        source = compiler.ASTSource(kernel, {"w": "*i32", **types, "timed": "constexpr"}, {(5,): True})
-        text = triton.compile(source, target=target(*device)).asm[code]
-        # One poll, in the loop: a second one before it would have AMD's polling lane never return to the loop.
-        assert text.count(polls[code]) == 1
-        loop = text.index("in Loop" if code == "amdgcn" else "$L__BB0_2:")
-        assert text.index(polls[code]) > loop

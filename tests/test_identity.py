@@ -1,8 +1,9 @@
-"""Which NVIDIA devices and driver are here, read without torch and without a driver: both are stand-ins."""
+"""Which devices and driver are here, read without torch and without a driver: both are stand-ins."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from driver_double.double import compiler
 from helpers import is_one_line
 
 from conformance import fingerprint
-from conformance.backends import identity
+from conformance.backends import amd, identity, moore
 from conformance.backends.identity import UNKNOWN, find_cuda, identify, nvidia_driver, torch_built_for
 from conformance.errors import BackendUnavailable
 
@@ -248,5 +249,103 @@ def test_a_driver_that_is_absent_or_does_not_start(
     assert identify("cuda", 0, {})[0] == UNKNOWN
 
 
-def test_other_backends_have_no_reader_here() -> None:
-    assert identify("rocm", 0) == (UNKNOWN, UNKNOWN)
+# AMD: the kernel's topology in sysfs.
+
+
+@pytest.fixture
+def sysfs(tmp_path: Path) -> Path:
+    """A CPU, an MI300X whose board tells its name, and an MI210 that tells none."""
+    gpus = {1: (304, 90402, 0xABCD, 128), 2: (104, 90010, 0x1234, 129)}
+    for node in range(3):
+        simds, target, unique, render = gpus.get(node, (0, 0, 0, 0))
+        folder = tmp_path / "class/kfd/kfd/topology/nodes" / str(node)
+        folder.mkdir(parents=True)
+        values = {"cpu_cores_count": 0, "simd_count": simds, "gfx_target_version": target, "unique_id": unique}
+        lines = [f"{name} {value}" for name, value in (values | {"drm_render_minor": render}).items()]
+        (folder / "properties").write_text("\n".join(lines) + "\n")
+    board = tmp_path / "class/drm/renderD128/device"
+    board.mkdir(parents=True)
+    (board / "product_name").write_text("AMD Instinct MI300X\n")
+    return tmp_path
+
+
+MI300X, MI210 = "AMD Instinct MI300X (gfx942)", "AMD GPU (gfx90a)"
+
+
+@pytest.mark.parametrize(
+    ("environ", "names"),
+    [
+        ({}, [MI300X, MI210]),
+        ({"HIP_VISIBLE_DEVICES": "1"}, [MI210]),
+        ({"CUDA_VISIBLE_DEVICES": "1,0"}, [MI210, MI300X]),
+        ({"HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "1"}, [MI300X]),
+        ({"ROCR_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "0"}, [MI210]),  # the second counts what the first left
+        ({"ROCR_VISIBLE_DEVICES": "GPU-0000000000001234"}, [MI210]),
+        ({"HIP_VISIBLE_DEVICES": "0,7,1"}, [MI300X]),
+        ({"HIP_VISIBLE_DEVICES": ""}, []),
+    ],
+)
+def test_amd_devices_are_those_that_hip_shows(environ: dict[str, str], names: list[str], sysfs: Path) -> None:
+    assert [gpu.name for gpu in amd.visible(sysfs, environ)] == names
+
+
+def test_the_amd_driver_is_its_version_or_the_kernel_that_has_it(tmp_path: Path) -> None:
+    assert amd.driver(tmp_path) == UNKNOWN
+    assert amd.gpus(tmp_path) == []
+    folder = tmp_path / "module" / "amdgpu"
+    folder.mkdir(parents=True)
+    assert amd.driver(tmp_path) == f"in-tree, Linux {os.uname().release}"
+    (folder / "version").write_text("6.12.12\n")
+    assert amd.driver(tmp_path) == "6.12.12"
+
+
+# Moore Threads: the vendor's management library.
+
+MTML = """
+#include <string.h>
+static int refused, board;
+void double_refuse(int code) { refused = code; }
+int mtmlLibraryInit(void **library) { *library = &refused; return refused; }
+int mtmlLibraryInitSystem(void *library, void **system) { *system = library; return library != &refused; }
+int mtmlSystemGetDriverVersion(void *system, char *to, unsigned size) {
+  if (system != &refused || size != 80) return 1;
+  strcpy(to, "3.3.5");
+  return 0;
+}
+int mtmlLibraryInitDeviceByIndex(void *library, unsigned index, void **device) {
+  *device = &board;
+  board = index;
+  return library != &refused || index > 1;
+}
+int mtmlDeviceGetName(void *device, char *to, unsigned size) {
+  if (device != &board || size != 32) return 1;
+  strcpy(to, board ? "MTT S4000" : "MTT S5000");
+  return 0;
+}
+"""
+
+
+def test_moore_threads_device_and_driver_are_read_without_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moore, "LIBRARY", "libnone-mtml.so")
+    assert identify("musa", 0, {}) == (UNKNOWN, UNKNOWN)
+    if (cc := compiler()) is None:
+        pytest.skip("a C compiler is needed for the stand-in of libmtml.so: none of cc, gcc, clang is here")
+    (tmp_path / "mtml.c").write_text(MTML)
+    made = tmp_path / "libmtml.so"
+    subprocess.run([cc, "-shared", "-fPIC", "-o", made, tmp_path / "mtml.c"], check=True, capture_output=True)
+    monkeypatch.setattr(moore, "LIBRARY", str(made))
+    assert identify("musa", 0, {}) == ("MTT S5000", "3.3.5")
+    assert identify("musa", 0, {"MUSA_VISIBLE_DEVICES": "1"}) == ("MTT S4000", "3.3.5")
+    for chosen in ("all", "0", "7,8"):
+        assert identify("musa", 1, {"MUSA_VISIBLE_DEVICES": chosen}) == (UNKNOWN, "3.3.5")
+    ctypes.CDLL(str(made)).double_refuse(2)
+    assert identify("musa", 0, {}) == (UNKNOWN, UNKNOWN)
+    monkeypatch.setattr(moore, "FUNCTIONS", (*moore.FUNCTIONS, "mtmlNoSuchFunction"))
+    ctypes.CDLL(str(made)).double_refuse(0)
+    assert identify("musa", 0, {}) == (UNKNOWN, UNKNOWN)
+
+
+def test_an_accelerator_that_nobody_knows_has_no_reader() -> None:
+    assert identify("accelerator", 0) == (UNKNOWN, UNKNOWN)

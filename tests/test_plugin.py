@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from helpers import Done, environment, is_one_line, python
+from helpers import ROOT, Done, environment, is_one_line, python
 
 from conformance.backends.registry import find
 from reports.store import DECISION, REPORT, load_report
@@ -209,3 +210,21 @@ def test_a_report_that_cannot_be_written_is_no_traceback(tmp_path: Path) -> None
 def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
     assert suite(tmp_path, *CORE).code == 0
     assert not list(tmp_path.rglob(REPORT))
+
+
+@pytest.mark.parametrize("missing", ["", "hypothesis"])
+def test_our_own_tests_are_not_in_the_way_where_the_test_extra_is_missing(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a vendor's machine `pytest -m musa` in a checkout must end in verdicts, not in another package's traceback."""
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else real(name))
+    spec = importlib.util.spec_from_file_location("conftest_again", ROOT / "tests" / "conftest.py")
+    assert spec is not None
+    assert spec.loader is not None
+    again = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(again)
+    left_out = {"test_model.py", "test_programs.py"} if missing else set()
+    assert left_out <= set(again.collect_ignore)
+    assert "test_plugin.py" not in again.collect_ignore
+    assert bool(again.pytest_report_header()) == bool(missing)

@@ -199,6 +199,24 @@ class Backend(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """What the layer below the API says of an event's raw handle."""
+
+    layer: str = ""  # driver or runtime
+    call: str = ""  # the function that was asked
+    complete: bool | None = None  # None: no answer
+    reason: str = ""  # why there is none
+
+
+class AsksBelow(Protocol):
+    """What a session may have beside `Session`: a second opinion on an event that the API calls late."""
+
+    def ask_below(self, event: str) -> Opinion:
+        """Ask the driver or runtime itself about the raw handle of a recorded event. Raises nothing for a refusal."""
+        ...
+
+
 class Limits(Protocol):
     """Limits of a device that no program shows, each as a text with its unit.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from conformance.backends.api import Backend, Clock, DeviceInfo, GateKind, Request, Session, Waiter
+from conformance.backends.api import Backend, Clock, DeviceInfo, GateKind, Opinion, Request, Session, Waiter
 from conformance.errors import UsageError, unknown_name
 from probes.program import (
     Copy,
@@ -223,6 +223,12 @@ class FaultySession:
         if self._kept_back(event):
             return False
         return self._shown(event) != (self.fault == "query-inverted")
+
+    def ask_below(self, event: str) -> Opinion:
+        """What the layer below says: a fault laid over the API is not in it."""
+        inner = getattr(self.inner, "ask_below", None)
+        found: Opinion = inner(event) if inner is not None else Opinion(reason="the device below has no second opinion")
+        return found
 
     def query_stream(self, stream: str) -> bool:
         """Ask the stream."""

@@ -13,6 +13,8 @@ from typing import Any, Final
 from conformance.errors import BackendUnavailable
 
 UNKNOWN: Final = "unknown"
+#: For whoever has no torch, or not the right one.
+_WHERE: Final = "run with the Python that holds the vendor's torch"
 _VERSION_FILE: Final = "/proc/driver/nvidia/version"
 
 
@@ -20,7 +22,7 @@ def find_cuda(environ: Mapping[str, str] = os.environ) -> list[tuple[str, str]]:
     """(index, name) of each NVIDIA device that torch would see. Raises BackendUnavailable with what is missing."""
     built = torch_built_for()
     if built is None:
-        raise BackendUnavailable("cuda: torch is not installed; run with the Python that holds the vendor's torch")
+        raise BackendUnavailable(f"cuda: torch is not installed; {_WHERE}")
     if built != "cuda":
         raise BackendUnavailable(f"cuda: the installed torch is built for {built}, not for CUDA")
     with _nvml() as nvml:
@@ -32,6 +34,58 @@ def find_cuda(environ: Mapping[str, str] = os.environ) -> list[tuple[str, str]]:
     return [(str(index), name) for index, name in enumerate(names)]
 
 
+def find_rocm(environ: Mapping[str, str] = os.environ) -> list[tuple[str, str]]:
+    """(index, name) of each AMD device that torch would see. Raises BackendUnavailable with what is missing."""
+    built = _built("rocm")
+    if built != "rocm" and not autoloaded():
+        raise BackendUnavailable(f"rocm: the installed torch is built for {built}, not for ROCm")
+    if built == "rocm":
+        from conformance.backends import amd
+
+        if seen := amd.visible(environ=environ):
+            return [(str(index), gpu.name) for index, gpu in enumerate(seen)]
+    return _asked("rocm")
+
+
+def find_musa() -> list[tuple[str, str]]:
+    """(index, name) of each Moore Threads device that torch shows. Raises BackendUnavailable with what is missing."""
+    _built("musa")
+    if importlib.util.find_spec("torch_musa") is None:
+        raise BackendUnavailable(f"musa: torch_musa is not installed; {_WHERE} (docs/musa.md)")
+    return _asked("musa")
+
+
+def find_accelerator() -> list[tuple[str, str]]:
+    """(index, name) of each device of another accelerator that torch shows. Raises BackendUnavailable if there is none.
+
+    torch is asked only where something could be there: a build for one, or a plugin that torch loads by itself.
+    """
+    built = _built("accelerator")
+    if built != "xpu" and not autoloaded():
+        raise BackendUnavailable(f"accelerator: the installed torch is built for {built}, and no plugin adds a device")
+    return _asked("accelerator")
+
+
+def _built(name: str) -> str:
+    built = torch_built_for()
+    if built is None:
+        raise BackendUnavailable(f"{name}: torch is not installed; {_WHERE}")
+    return built
+
+
+def _asked(name: str) -> list[tuple[str, str]]:
+    from conformance.backends.torch_device.ask import asked
+
+    return asked(name)
+
+
+def autoloaded() -> list[str]:
+    """The plugins that torch loads when it is imported: they may make it another torch than its files say."""
+    from importlib import metadata
+
+    return sorted({point.value.partition(":")[0] for point in metadata.entry_points(group="torch.backends")})
+
+
 def torch_built_for() -> str | None:
     """What the installed torch is built for: cuda, rocm or the CPU, from its version file; None if there is none."""
     spec = importlib.util.find_spec("torch")
@@ -41,7 +95,7 @@ def torch_built_for() -> str | None:
         text = _text(os.path.join(os.path.dirname(spec.origin), "version.py"))
     except OSError:
         return "an unknown platform"
-    for name, label in (("hip", "rocm"), ("cuda", "cuda")):
+    for name, label in (("hip", "rocm"), ("cuda", "cuda"), ("xpu", "xpu")):
         if re.search(rf"^{name}\b[^=\n]*=\s*['\"]", text, re.MULTILINE):
             return label
     return "the CPU"
@@ -54,14 +108,27 @@ def identify(
 
     With ``every`` the names of all visible devices, where they are not of one name.
     """
+    if backend == "rocm":
+        from conformance.backends import amd  # here and not above: an engine's start waits for every import
+
+        return _chosen([gpu.name for gpu in amd.visible(environ=environ)], index, every), amd.driver()
+    if backend == "musa":
+        from conformance.backends import moore
+
+        names, driver = moore.identify(environ)
+        return _chosen(names, index, every), driver
     if backend != "cuda":
         return UNKNOWN, UNKNOWN
     with _nvml() as nvml:
         names = [_name(handle, nvml) for handle in _visible(nvml, environ)] if nvml is not None else []
-    name = names[index] if index < len(names) else UNKNOWN
+    return _chosen(names, index, every), nvidia_driver()
+
+
+def _chosen(names: list[str], index: int, every: bool) -> str:
+    """The name of one device, or of all where they differ."""
     if every and len(set(names)) > 1:
-        name = ", ".join(sorted(set(names)))
-    return name, nvidia_driver()
+        return ", ".join(sorted(set(names)))
+    return names[index] if index < len(names) else UNKNOWN
 
 
 def unique_name(properties: Any, index: int) -> str:

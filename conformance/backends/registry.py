@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from conformance.backends.vendors import VENDORS
 from conformance.errors import BackendUnavailable, UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -19,12 +20,12 @@ HARDWARE: Final = ("cuda", "rocm", "musa", "accelerator")
 PROFILES: Final = {
     "reference": "reference",
     "opencl": "opencl",
-    "cuda": "cuda",
-    "rocm": "hip",
-    "musa": "musa",
+    **{vendor.name: vendor.profile for vendor in VENDORS.values()},
     "accelerator": "torch",
 }
 SURFACES: Final = ("vendor", "generic", "mixed")
+#: Backends that have more than one surface.
+WITH_SURFACES: Final = ("cuda", "rocm", "musa")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,16 +152,29 @@ def _cuda() -> list[tuple[str, str]]:
     return find_cuda()
 
 
-def _not_yet(name: str) -> Callable[[], list[tuple[str, str]]]:
-    def finder() -> list[tuple[str, str]]:
-        raise BackendUnavailable(f"{name}: this version has no {name} backend yet; reference, opencl and cuda work")
+def _rocm() -> list[tuple[str, str]]:
+    from conformance.backends.identity import find_rocm
 
-    return finder
+    return find_rocm()
+
+
+def _musa() -> list[tuple[str, str]]:
+    from conformance.backends.identity import find_musa
+
+    return find_musa()
+
+
+def _accelerator() -> list[tuple[str, str]]:
+    from conformance.backends.identity import find_accelerator
+
+    return find_accelerator()
 
 
 _FINDERS: Final[dict[str, Callable[[], list[tuple[str, str]]]]] = {
     "reference": _reference,
     "opencl": _opencl,
     "cuda": _cuda,
-    **{name: _not_yet(name) for name in HARDWARE if name != "cuda"},
+    "rocm": _rocm,
+    "musa": _musa,
+    "accelerator": _accelerator,
 }

@@ -26,8 +26,12 @@ _ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "unregister": ("MemHostUnregister",),
         "pointer": ("MemHostGetDevicePointer_v2", "MemHostGetDevicePointer"),
         "eventquery": ("EventQuery",),
+        "driverversion": ("DriverGetVersion",),
     }
 )
+#: What only some vendors' runtimes have: an error's name as the returned text, the call that forgets a thread's
+#: last error, and the runtime's own version.
+_RUNTIME_ROLES: Final = ("errorstring", "lasterror", "runtimeversion")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,7 @@ class Vendor:
     """Names by which one vendor's driver and torch module are driven; patterns are of file names."""
 
     name: str
+    profile: str  # what binds it: conformance/spec
     module: str  # torch.<module>
     stream_handle: str  # attribute of its Stream that holds the raw handle
     event_handle: str  # attribute of its Event
@@ -69,16 +74,28 @@ class Vendor:
     symbols: Mapping[str, tuple[str, ...]]  # role -> names to try, best first
     wait_extra: tuple[int, ...] = ()  # 32-bit arguments of wait-value after the flags
     blocking: tuple[str, ...]  # variables that make a launch wait for its end
+    recorded: tuple[str, ...] = ()  # beginnings of the names of variables that a report keeps
+    plugin: str = ""  # the package that adds torch.<module>; empty where torch itself has it
+    capability: str = "{major}.{minor}"  # of the device: the same fields as in the options
+    version: str = ""  # torch.version.<version>: what torch was built with
+    below: str = "driver"  # what an event's raw handle is asked through: driver or runtime
+    register_flags: int = 3  # portable and mapped: the same numbers on CUDA and HIP
+
+    @property
+    def driven(self) -> tuple[str, ...]:
+        """Functions of which a driver must export one: those that some gate kind is launched by."""
+        return tuple(name for role in ("launch", "wait", "host") for name in self.symbols[role])
 
 
 def _symbols(prefix: str, **other: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
     """Role -> names behind ``prefix``, except for the roles whose full names are given."""
     usual = {role: tuple(prefix + name for name in names) for role, names in _ROLES.items()}
-    return MappingProxyType(usual | other)
+    return MappingProxyType(dict.fromkeys(_RUNTIME_ROLES, ()) | usual | other)
 
 
 _CUDA: Final = Vendor(
     name="cuda",
+    profile="cuda",
     module="cuda",
     stream_handle="cuda_stream",
     event_handle="cuda_event",
@@ -97,10 +114,14 @@ _CUDA: Final = Vendor(
     triton_timer=TritonTimer(module="triton.language.extra.cuda", function="globaltimer", ticks_per_us=1000),
     symbols=_symbols("cu"),
     blocking=("CUDA_LAUNCH_BLOCKING",),
+    recorded=("CUDA_",),
+    capability="sm_{major}{minor}",
+    version="cuda",
 )
 
 _ROCM: Final = Vendor(
     name="rocm",
+    profile="hip",
     module="cuda",  # torch's ROCm builds keep CUDA's names
     stream_handle="cuda_stream",
     event_handle="cuda_event",
@@ -123,21 +144,25 @@ _ROCM: Final = Vendor(
         register=("hipHostRegister",),
         unregister=("hipHostUnregister",),
         pointer=("hipHostGetDevicePointer",),
+        errorstring=("hipGetErrorName",),
+        lasterror=("hipGetLastError",),
+        runtimeversion=("hipRuntimeGetVersion",),
     ),
     wait_extra=(0xFFFFFFFF,),  # HIP's wait takes a mask
     blocking=("HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY", "CUDA_LAUNCH_BLOCKING"),
+    recorded=("HIP_", "GPU_", "AMD_", "HSA_", "ROCR_", "CUDA_"),
+    capability="{gcn}",
+    version="hip",
+    below="runtime",  # HIP is driver and runtime in one library, and torch calls the same function
 )
 
-# Confirmed in public sources: the file names; torch_musa's module and both handle attributes;
-# mtrtcCreateProgram, mtrtcCompileProgram, mtrtcGetFatBin, mtrtcGetFatBinSize, mtrtcGetProgramLog,
-# mtrtcGetProgramLogSize; muModuleLoadData, muModuleGetFunction, muLaunchKernel, muLaunchHostFunc,
-# muStreamWriteValue32; every name below that begins with musa; MUSA_LAUNCH_BLOCKING; --offload-arch=mp_NN.
-# By analogy with CUDA, never seen: muGetErrorName, muCtxGetCurrent, muCtxSetCurrent, muMemHost*, every
-# name that ends in _v2, mtrtcDestroyProgram, clock64() as a clock and its rate (measured before use, and a
-# gate is bounded by its polls as well), the Triton module. muStreamWaitValue32: third-party notes only.
-# A name that is not exported costs the gate kind that needs it, with a reason, and never the run.
+# No name here was proved by a run of ours; docs/musa.md lists each with its evidence and what happens without it.
+# A name that is not exported costs the gate kind that needs it, with a reason, and never the run. Event handles
+# are asked through the runtime, by the function that torch_musa itself calls: a handle that the runtime made, given
+# to the driver's muEventQuery, would be a guess, and a wrong guess a crash after a verdict.
 _MUSA: Final = Vendor(
     name="musa",
+    profile="musa",
     module="musa",
     stream_handle="musa_stream",
     event_handle="musa_event",
@@ -150,6 +175,7 @@ _MUSA: Final = Vendor(
     builds=(
         Build(options=("--offload-arch=mp_{major}{minor}",), size="GetFatBinSize", code="GetFatBin"),
         Build(options=(), size="GetFatBinSize", code="GetFatBin"),
+        Build(options=(), size="GetMUSASize", code="GetMUSA"),
     ),
     timer="#define NOW(t) t = clock64()",
     hertz=1e9,
@@ -161,9 +187,40 @@ _MUSA: Final = Vendor(
         unregister=("muMemHostUnregister", "musaHostUnregister"),
         pointer=("muMemHostGetDevicePointer_v2", "muMemHostGetDevicePointer", "musaHostGetDevicePointer"),
         eventquery=("musaEventQuery",),
+        errorstring=("musaGetErrorName", "musaGetErrorString"),
+        lasterror=("musaGetLastError",),
+        driverversion=("musaDriverGetVersion",),
+        runtimeversion=("musaRuntimeGetVersion",),
     ),
     blocking=("MUSA_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING"),  # the second: torchada maps CUDA's names
+    recorded=("MUSA_", "MTHREADS_", "TORCHADA_", "CUDA_"),
+    plugin="torch_musa",
+    capability="mp_{major}{minor}",
+    version="musa",
+    below="runtime",
 )
 
 #: The vendors by name.
 VENDORS: Final[Mapping[str, Vendor]] = MappingProxyType({v.name: v for v in (_CUDA, _ROCM, _MUSA)})
+
+
+def accelerator(module: str) -> Vendor:
+    """Another accelerator of torch, by the name of its module: torch's generic surface, and no driver that we know."""
+    return Vendor(
+        name="accelerator",
+        profile="torch",
+        module=module,
+        stream_handle="native_handle",
+        event_handle="event_id",
+        driver=(),
+        rtc=(),
+        folders=(),
+        roots=(),
+        prefix="",
+        builds=(),
+        timer="",
+        hertz=0.0,
+        triton_timer=TritonTimer(module="", function="", ticks_per_us=1),
+        symbols=_symbols(""),  # names without a prefix: there is no library to look them up in
+        blocking=(),
+    )

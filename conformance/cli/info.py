@@ -17,8 +17,15 @@ from probes.probe import Probe
 
 
 @click.command("backends")
-def backends_command() -> int:
+@click.option("--doctor", is_flag=True, help="Everything that a maintainer elsewhere would ask for, in one block.")
+def backends_command(doctor: bool) -> int:
     """Show which backends are on this machine, and why others are not."""
+    if doctor:
+        from conformance.cli.doctor import block
+
+        for line in block():
+            click.echo(line)
+        return 0
     for name in NAMES:
         found = find(name)
         for index, device in found.devices:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Final
 import click
 from tqdm import tqdm
 
-from conformance.backends.registry import HARDWARE, NAMES, PROFILES, SURFACES, Opening, check_faults, find
+from conformance.backends.registry import (
+    HARDWARE,
+    NAMES,
+    PROFILES,
+    SURFACES,
+    WITH_SURFACES,
+    Opening,
+    check_faults,
+    find,
+)
 from conformance.decision import sentence
 from conformance.devices import device_lock
 from conformance.errors import BackendUnavailable, HarnessError, UsageError
@@ -78,8 +87,8 @@ def run_command(
     surfaces = tuple(dict.fromkeys(surfaces)) or ("vendor",)
     selection = select(numbers, probes=probes, variants=variants, surfaces=surfaces)
     targets = _targets(backend, device, out)
-    if other := [s for s in surfaces if s != "vendor" and any(t.backend not in HARDWARE for t in targets)]:
-        name = next(t.backend for t in targets if t.backend not in HARDWARE)
+    if other := [s for s in surfaces if s != "vendor" and any(t.backend not in WITH_SURFACES for t in targets)]:
+        name = next(t.backend for t in targets if t.backend not in WITH_SURFACES)
         raise UsageError(f"--surface {other[0]}: the {name} backend has one surface, vendor; leave --surface out")
     if faults and backend is None:
         raise UsageError("--fault needs --backend: name the backend that is to be made wrong")

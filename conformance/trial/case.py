@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from conformance.backends.api import Backend, EventFlags
+from conformance.backends.api import Backend, EventFlags, Opinion
 from conformance.errors import DeviceError, Unsupported
 from conformance.execution import Look, Outcome, Setting, execute
 from conformance.judgement.judge import judge
@@ -16,6 +16,7 @@ from conformance.model import host_points
 from conformance.trial.controls import ControlRunner, own_control
 from conformance.trial.form import form_of_step, read_form
 from conformance.trial.proof import WITH_FORM, Proof
+from conformance.trial.second_opinion import ask
 from conformance.trial.state import RunState
 from probes.notation import parse
 from probes.probe import Case, Probe
@@ -67,6 +68,7 @@ class Trial:
     missing: str = ""  # the capability that the backend lacks, with the call
     error: str = ""  # what the device raised
     form: Form | None = None
+    opinion: Opinion | None = None  # of the layer below, once a late event is proved
     seconds: float = 0.0
     window: float = 0.0
 
@@ -141,6 +143,9 @@ def _after_proof(backend: Backend, trial: Trial, state: RunState) -> None:
     if not complete:
         return
     state.live |= "EVT-LIVE-1" in complete
+    proof = trial.proofs[min(complete)]
+    hold = min(proof.holds)
+    trial.opinion = ask(backend, trial.program, trial.setting, state.numbers, proof.first.event, hold)
     state.live_or_record |= bool(complete & {"EVT-LIVE-1", "EVT-REC-1"})
     if complete & WITH_FORM:
         form_text = trial.case.form_text or two_waits_text()

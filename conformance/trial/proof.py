@@ -127,7 +127,7 @@ class Proof:
         """A late observation that counts."""
         return next(iter(self.proved.values()))
 
-    def finding(self, text: str) -> Finding:
+    def finding(self, text: str, second_opinion: str = "") -> Finding:
         """The finding, once complete."""
         late = self.first
         cause = print_step(late.published_by) if late.published_by is not None else "nothing"
@@ -139,6 +139,7 @@ class Proof:
             holds_s=tuple(sorted(self.proved)),
             late=self.late,
             of=self.before + self.tries,
+            second_opinion=second_opinion,
         )
 
     def control(self, text: Program | None) -> Control | None:

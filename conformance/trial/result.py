@@ -6,11 +6,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from conformance.backends.api import Backend
+from conformance.backends.api import Backend, Opinion
 from conformance.execution import Look
 from conformance.judgement.statements import CONCURRENCY, CONTRADICTIONS, RANK, Statement
 from conformance.model import Model
 from conformance.spec import CLAUSES, Basis, Level
+from conformance.trial import second_opinion
 from conformance.trial.case import STEADY, Repetition, Trial, failures
 from conformance.trial.pipeline import PipeRun
 from probes.notation import digest, lane_of, print_program, print_step
@@ -82,6 +83,7 @@ def result_of(backend: Backend, trial: Trial) -> Result:
         histogram={f"<{2**bits}": count for bits, count in sorted(trial.histogram.items())},
         window=trial.window,
         seconds=trial.seconds,
+        opinion=trial.opinion,
     )
 
 
@@ -172,6 +174,7 @@ def _record(
     ring: RingMeasure | None = None,
     reason: str = "",
     verdict: Verdict | None = None,
+    opinion: Opinion | None = None,
 ) -> Result:
     program = case.program
     # What was not asked for counts where it says that something is wrong; it never makes a pass.
@@ -184,7 +187,7 @@ def _record(
         probe=probe.name,
         variant=case.variant,
         surface=backend.surface,
-        subject="wrapper" if backend.surface == "mixed" else "runtime",
+        subject="wrapper" if backend.surface == "mixed" else second_opinion.subject(opinion),
         clauses=clauses,
         level=Level.MUST.value if any(c.level == Level.MUST.value for c in clauses) else Level.SHOULD.value,
         basis=strongest.basis if strongest is not None else "",
@@ -300,7 +303,8 @@ def _finding(trial: Trial, clause: ClauseResult) -> Finding | None:
     text = CLAUSES[clause.clause].title
     proof = trial.proofs.get(clause.clause)
     if proof is not None and proof.complete:
-        return proof.finding(text)
+        opinion = second_opinion.text(trial.opinion) if trial.opinion is not None else ""
+        return proof.finding(text, opinion)
     return Finding(
         clause=clause.clause,
         text=f"{text}: {clause.reason}" if clause.reason else text,

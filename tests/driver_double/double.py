@@ -19,7 +19,7 @@ SOURCE = Path(__file__).with_name("driver.c")
 FILES = {
     "cuda": {"DRIVER": "libcuda.so.1", "RTC": "libnvrtc.so.13"},
     "rocm": {"DRIVER": "libamdhip64.so.7", "RTC": "libhiprtc.so.7"},
-    "musa": {"DRIVER": "libmusa.so.1", "RUNTIME": "libmusart.so.5", "RTC": "libmtrtc.so.1"},
+    "musa": {"DRIVER": "libmusa.so.1", "RUNTIME": "libmusart.so.5", "RTC": "libmtrtc.so.1", "MTML": "libmtml.so"},
 }
 MACRO = {"cuda": "CUDA", "rocm": "HIP", "musa": "MUSA"}
 

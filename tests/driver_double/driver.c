@@ -1,12 +1,16 @@
 /* A stand-in for a vendor's driver, runtime or run-time compiler, to run the ctypes paths without a device.
  *
- * Compiled once per part, with -DCUDA, -DHIP or -DMUSA for the names and -DDRIVER, -DRUNTIME or -DRTC for the
- * part. A stream is a queue with one thread; the gate kernel is done by hand; "code" is the text FAKECODE.
+ * Compiled once per part, with -DCUDA, -DHIP or -DMUSA for the names and -DDRIVER, -DRUNTIME, -DRTC or
+ * -DMTML for the part. A stream is a queue with one thread; the gate kernel is done by hand; "code" is the text FAKECODE.
  * double_knob(name, value) makes a part misbehave, until it is set back to 0:
  *   frozen      the device's timer stands still            block     a launch returns after its end
  *   no-register registering memory is refused              fail-wait wait-value is refused
- *   rtc-fail    nothing compiles
+ *   rtc-fail    nothing compiles                           no-hold   gates let go at once
  * -DNO_WAIT and -DNO_CODE leave out the wait-value function and the one that returns code.
+ * DRIVER_DOUBLE_FAIL=name=code,... in the environment has functions return an error instead of working.
+ *
+ * double_attach gives every queued task, and every question about an event, to a runtime that has streams of
+ * its own (tests/stand_ins): what is launched here then runs on its streams, when it calls double_perform.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -19,7 +23,7 @@
 typedef unsigned long long ull;
 
 static struct { const char *name; volatile int value; } knobs[] = {
-    {"frozen", 0}, {"block", 0}, {"no-register", 0}, {"fail-wait", 0}, {"rtc-fail", 0}};
+    {"frozen", 0}, {"block", 0}, {"no-register", 0}, {"fail-wait", 0}, {"rtc-fail", 0}, {"no-hold", 0}};
 
 int double_knob(const char *name, int value) {
   for (size_t i = 0; i < sizeof knobs / sizeof *knobs; ++i)
@@ -32,6 +36,15 @@ __attribute__((unused)) static int knob(const char *name) {
   abort();
 }
 
+__attribute__((unused)) static int refused(const char *name) {
+  const char *list = getenv("DRIVER_DOUBLE_FAIL");
+  size_t length = strlen(name);
+  for (const char *at = list ? strstr(list, name) : NULL; at; at = strstr(at + 1, name))
+    if ((at == list || at[-1] == ',') && at[length] == '=') return atoi(at + length + 1);
+  return 0;
+}
+#define TRY do { int code_ = refused(__func__); if (code_) return code_; } while (0)
+
 #if defined CUDA
 #define D(x) cu##x
 #define V2(x) cu##x##_v2
@@ -42,6 +55,11 @@ __attribute__((unused)) static int knob(const char *name) {
 #define LAUNCH cuLaunchKernel
 #define HOST cuLaunchHostFunc
 #define QUERY cuEventQuery
+#define ALLOCATE cuMemHostAlloc
+#define RELEASE cuMemFreeHost
+#define COUNT cuDeviceGetCount
+#define DEVICE_NAME cuDeviceGetName
+#define VERSION cuDriverGetVersion
 #define R(x) nvrtc##x
 #define SIZE nvrtcGetCUBINSize
 #define CODE nvrtcGetCUBIN
@@ -56,6 +74,12 @@ __attribute__((unused)) static int knob(const char *name) {
 #define LAUNCH hipModuleLaunchKernel
 #define HOST hipLaunchHostFunc
 #define QUERY hipEventQuery
+#define ALLOCATE hipHostMalloc
+#define RELEASE hipHostFree
+#define COUNT hipGetDeviceCount
+#define DEVICE_NAME hipDeviceGetName
+#define VERSION hipDriverGetVersion
+#define RUNTIME_VERSION hipRuntimeGetVersion
 #define R(x) hiprtc##x
 #define SIZE hiprtcGetCodeSize
 #define CODE hiprtcGetCode
@@ -70,17 +94,29 @@ __attribute__((unused)) static int knob(const char *name) {
 #define LAUNCH muLaunchKernel
 #define HOST musaLaunchHostFunc
 #define QUERY musaEventQuery
+#define ALLOCATE musaHostAlloc
+#define RELEASE musaFreeHost
+#define COUNT musaGetDeviceCount
+#define DEVICE_NAME muDeviceGetName
+#define VERSION musaDriverGetVersion
+#define RUNTIME_VERSION musaRuntimeGetVersion
 #define R(x) mtrtc##x
 #define SIZE mtrtcGetFatBinSize
 #define CODE mtrtcGetFatBin
 #define NOT_READY "MUSA_ERROR_NOT_READY"
 #endif
 
-enum { OK = 0, INVALID = 1, BAD_CONTEXT = 201, BAD_IMAGE = 200, NOT_FOUND = 500, NOT_READY_CODE = 600, REFUSED = 801 };
+enum { OK = 0, INVALID = 1, BAD_CONTEXT = 201, BAD_IMAGE = 200, NOT_FOUND = 500, REFUSED = 801 };
+#ifdef MUSA /* the number is not public; this one has been used in a test stub, and is not CUDA's */
+enum { NOT_READY_CODE = 34 };
+#else
+enum { NOT_READY_CODE = 600 };
+#endif
 
 struct event { volatile ull done, time; }; /* the last version that is complete, and when */
 
 void double_host(void *stream, void (*function)(void *), void *argument);
+int double_query(void *event);
 
 #ifdef DRIVER
 static ull now(void) {
@@ -95,6 +131,11 @@ static ull ticks(void) { return now(); }
 #endif
 
 enum what { GATE, HOLD, WRITE, CALL, RECORD, AWAIT, SLEEP };
+struct task;
+static void (*take)(void *stream, struct task *task, int what); /* of the runtime that is attached */
+static int (*ask)(void *event);                                 /* 1 complete, 0 pending, -1 no event of its own */
+void double_attach(void (*taker)(void *, struct task *, int), int (*asker)(void *)) { take = taker; ask = asker; }
+
 struct task {
   struct task *next;
   enum what what;
@@ -115,7 +156,7 @@ struct stream {
 static void gate(volatile uint32_t *w, uint32_t ticket, ull limit, ull max_polls) {
   ull start = ticks(), seen = start, n = 0;
   w[32] = ticket;
-  for (; (int)(w[0] - ticket) < 0; ++n) {
+  for (; !knob("no-hold") && (int)(w[0] - ticket) < 0; ++n) {
     seen = knob("frozen") ? start : ticks();
     if (seen - start >= limit || n >= max_polls) { w[34] = ticket; break; }
     if (knob("frozen")) for (ull t = now(); now() - t < 1300;) {} /* as fast as a device: polls are the limit */
@@ -131,7 +172,7 @@ static void perform(struct task *t) {
   ull start = now();
   switch (t->what) {
   case GATE: gate(t->word, t->value, t->a, t->b); break;
-  case HOLD: while ((int)(*t->word - t->value) < 0) usleep(2); break;
+  case HOLD: while (!knob("no-hold") && (int)(*t->word - t->value) < 0) usleep(2); break;
   case WRITE: *t->word = t->value; break;
   case CALL: t->function(t->argument); break;
   case RECORD: t->event->time = now(); __sync_synchronize(); t->event->done = t->a; break;
@@ -168,10 +209,13 @@ void *double_stream(void) {
   return s;
 }
 
+void double_perform(struct task *t) { perform(t); free(t); }
+
 static void put(struct stream *s, struct task from) {
   struct task *t = malloc(sizeof *t);
   *t = from;
   t->next = NULL;
+  if (take) { take(s, t, t->what); return; }
   pthread_mutex_lock(&s->lock);
   if (s->last) s->last->next = t; else s->first = t;
   s->last = t;
@@ -196,18 +240,29 @@ ull double_done(struct event *e) { return e->done; }
 ull double_time(struct event *e) { return e->time; }
 void double_host(void *s, void (*function)(void *), void *argument) { put(s, (struct task){.what = CALL, .function = function, .argument = argument}); }
 
+/* The handle is that of the stand-in's Event: the event's address and the version recorded last. */
+int double_query(void *event) {
+  if (!event) return INVALID;
+  if (ask) { int said = ask(event); return said < 0 ? INVALID : said ? OK : NOT_READY_CODE; }
+  ull *handle = event;
+  return ((struct event *)(uintptr_t)handle[0])->done >= handle[1] ? OK : NOT_READY_CODE;
+}
+
 int ERROR_NAME(int code, const char **name) {
   *name = code == BAD_CONTEXT ? "FAKE_INVALID_CONTEXT" : code == NOT_READY_CODE ? NOT_READY : code == REFUSED ? "FAKE_NOT_SUPPORTED" : "FAKE_ERROR";
   return OK;
 }
-int D(CtxGetCurrent)(void **p) { *p = context; return OK; }
+int DEVICE_NAME(char *name, int n, int device) { TRY; snprintf(name, n, "stand-in device"); return device ? INVALID : OK; }
+int D(CtxGetCurrent)(void **p) { TRY; *p = context; return OK; }
 int D(CtxSetCurrent)(void *p) { context = p; return OK; }
-int D(ModuleLoadData)(void **module, const void *image) { *module = (void *)7; return memcmp(image, "FAKECODE", 9) ? BAD_IMAGE : OK; }
+int D(ModuleLoadData)(void **module, const void *image) { TRY; *module = (void *)7; return memcmp(image, "FAKECODE", 9) ? BAD_IMAGE : OK; }
 int D(ModuleGetFunction)(void **function, void *module, const char *name) {
+  TRY;
   *function = (void *)9;
   return module == (void *)7 && !strcmp(name, "gate") ? OK : NOT_FOUND;
 }
 int LAUNCH(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *s, void **p, void **extra) {
+  TRY;
   if (!context) return BAD_CONTEXT;
   if (f != (void *)9 || gx * gy * gz * bx * by * bz != 1 || shared || extra) return INVALID;
   put(s, (struct task){.what = GATE, .word = *(void **)p[0], .value = *(uint32_t *)p[1], .a = *(ull *)p[2], .b = *(ull *)p[3]});
@@ -221,6 +276,7 @@ int V2(StreamWaitValue32)(void *s, void *word, uint32_t value, unsigned flags, u
 #else
 int V2(StreamWaitValue32)(void *s, void *word, uint32_t value, unsigned flags) {
 #endif
+  TRY;
   if (flags) return INVALID;
   if (knob("fail-wait")) return REFUSED;
   put(s, (struct task){.what = HOLD, .word = word, .value = value});
@@ -228,6 +284,7 @@ int V2(StreamWaitValue32)(void *s, void *word, uint32_t value, unsigned flags) {
 }
 #endif
 int V2(StreamWriteValue32)(void *s, void *word, uint32_t value, unsigned flags) {
+  TRY;
   if (flags) return INVALID;
   put(s, (struct task){.what = WRITE, .word = word, .value = value});
   return OK;
@@ -238,16 +295,32 @@ int V2(StreamWriteValue32)(void *s, void *word, uint32_t value, unsigned flags) 
 static volatile ull registered;
 ull double_registered(void) { return registered; }
 int REGISTER(void *p, size_t n, unsigned flags) {
+  TRY;
   if (knob("no-register")) return REFUSED;
   if (((uintptr_t)p & 4095) || flags != 3 || !n) return INVALID;
   ++registered;
   return OK;
 }
 int UNREGISTER(void *p) { (void)p; --registered; return OK; }
-int POINTER(void **device, void *host, unsigned flags) { *device = host; return flags ? INVALID : OK; }
-int HOST(void *s, void (*function)(void *), void *argument) { double_host(s, function, argument); return OK; }
-/* The handle is that of the stand-in's Event: the event's address and the version recorded last. */
-int QUERY(ull *handle) { return ((struct event *)(uintptr_t)handle[0])->done >= handle[1] ? OK : NOT_READY_CODE; }
+int POINTER(void **device, void *host, unsigned flags) { TRY; *device = host; return flags ? INVALID : OK; }
+int HOST(void *s, void (*function)(void *), void *argument) { TRY; double_host(s, function, argument); return OK; }
+int QUERY(void *event) { TRY; return double_query(event); }
+int ALLOCATE(void **p, size_t n, unsigned flags) { TRY; (void)flags; return posix_memalign(p, 4096, n) ? INVALID : OK; }
+int RELEASE(void *p) { free(p); return OK; }
+int COUNT(int *n) { TRY; *n = 1; return OK; }
+int VERSION(int *n) { TRY; *n = 50100; return OK; }
+#ifdef RUNTIME_VERSION
+int RUNTIME_VERSION(int *n) { TRY; *n = 50100; return OK; }
+#endif
+#endif
+
+#ifdef MTML /* the management library: what is here, without torch */
+static char mtml_handle;
+int mtmlLibraryInit(void **library) { TRY; *library = &mtml_handle; return OK; }
+int mtmlLibraryInitSystem(void *library, void **system) { *system = library; return library == &mtml_handle ? OK : INVALID; }
+int mtmlLibraryInitDeviceByIndex(void *library, unsigned index, void **device) { *device = library; return index ? INVALID : OK; }
+int mtmlSystemGetDriverVersion(void *system, char *text, unsigned n) { (void)system; snprintf(text, n, "0.0.0-standin"); return OK; }
+int mtmlDeviceGetName(void *device, char *text, unsigned n) { (void)device; snprintf(text, n, "stand-in device"); return OK; }
 #endif
 
 #ifdef RTC
@@ -260,6 +333,7 @@ int R(CreateProgram)(void **p, const char *source, const char *name, int headers
   return headers || texts || names ? INVALID : OK;
 }
 int R(CompileProgram)(void *p, int n, const char **options) {
+  TRY;
   struct program *q = p;
   if (knob("rtc-fail")) { strcpy(q->log, "gate.cu(3): error: made up"); return 6; }
   if (n && strstr(options[0], "99")) { snprintf(q->log, sizeof q->log, "bad architecture in %s", options[0]); return 5; }

@@ -4,7 +4,7 @@ Nothing here imports torch or triton before a `Ladder` is made.
 """
 
 from conformance.backends.gates.base import LIMIT, Check, CheckTimes, Gate
-from conformance.backends.gates.ladder import KINDS, Ladder
+from conformance.backends.gates.ladder import KINDS, Ladder, NoGate
 from conformance.backends.gates.libraries import GateError, GateUnsupported, find_library
 from conformance.backends.gates.native import Native
 from conformance.backends.gates.words import SharedWords, Words, make_fd
@@ -19,6 +19,7 @@ __all__ = [
     "GateUnsupported",
     "Ladder",
     "Native",
+    "NoGate",
     "SharedWords",
     "Words",
     "find_library",

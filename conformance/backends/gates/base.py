@@ -122,10 +122,11 @@ class Gate(ABC):
     def __init__(self, native: Native, words: Words, watchdog: Watchdog, limit_s: float = LIMIT) -> None:
         self.native, self.words, self.limit_s = native, words, limit_s
         self.watchdog = watchdog
+        place = words.place(self.block)
         self.base, self.first = words.take(self.block)
         self.ticket = self.first
-        self.host, self.device = words.host + 4 * self.base, words.device + 4 * self.base
-        self._view = words.view
+        self.host, self.device = place.host + 4 * self.base, place.device + 4 * self.base
+        self._view = place.view
         self._broken = ""
         # A use begins, is opened and expires under it, so that the watchdog never acts on a later use than
         # its own. Reentrant, for a signal handler that opens.

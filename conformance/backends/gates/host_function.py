@@ -6,6 +6,7 @@ import ctypes
 from typing import Any, ClassVar
 
 from conformance.backends.gates.base import Gate
+from conformance.backends.gates.libraries import CDLL
 from conformance.backends.gates.words import EXPIRED, OPENED, SEMAPHORES, Semaphores
 
 
@@ -24,7 +25,7 @@ class HostFunctionGate(Gate):
         """Look everything up; the semaphores are in the block."""
         self.native.function("host")
         self._semaphores = Semaphores(self._view, self.base)
-        libc = ctypes.CDLL(None)
+        libc = CDLL(None)
         self._post = ctypes.cast(libc.sem_post, ctypes.c_void_p)
         self._wait = ctypes.cast(libc.sem_wait, ctypes.c_void_p)
 

@@ -30,6 +30,14 @@ KINDS: Final[Mapping[str, type[Gate]]] = MappingProxyType(
 OK: Final = "ok"
 
 
+class NoGate(GateError):
+    """No kind works here; `tried` names each with its call and error."""
+
+    def __init__(self, text: str, tried: tuple[tuple[str, str], ...]) -> None:
+        super().__init__(text)
+        self.tried = tried
+
+
 class Ladder:
     """The gates of torch's current device.
 
@@ -38,8 +46,8 @@ class Ladder:
     by itself unless a use asks for another limit. ``module`` and ``torch``: see `Native`.
 
     Make it before anything is closed, in the thread that will use it; trying takes up to some seconds.
-    A kind that fails does not raise. Raises GateError if all do, or the one asked for; if a variable is set
-    under which a launch waits for its end; if there is no driver; or if ``fd`` cannot be registered.
+    A kind that fails does not raise. Raises NoGate if all do, or the one asked for, and GateError if a
+    variable is set under which a launch waits for its end, or no context is current.
     """
 
     def __init__(
@@ -69,14 +77,18 @@ class Ladder:
         if chosen is None:
             self.close()
             said = "; ".join(f"{name}: {why}" for name, why in self.tried)
-            raise GateError(f"no gate works on {vendor.name}: {said}")
+            raise NoGate(f"no gate works on {vendor.name}: {said}", self.tried)
         #: The kind that `take` makes.
         self.kind: str = chosen
 
     @property
     def tried(self) -> tuple[tuple[str, str], ...]:
-        """(kind, "ok" or the call and its error) of each kind tried, in that order."""
-        return tuple(self._tried.items())
+        """(kind, "ok" or the call and its error) of each kind tried, in that order.
+
+        Where the words could not be put into the page that a supervisor shares, that and why is the last entry.
+        """
+        shared = {"(shared page)": f"torch's pinned memory instead: {self.words.why}"} if self.words.why else {}
+        return tuple((self._tried | shared).items())
 
     @property
     def causal(self) -> bool:

@@ -9,12 +9,17 @@ import glob
 import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from conformance.errors import DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+
+#: The loader's own class. torchada puts another in ctypes.CDLL, whose libraries answer to CUDA's names;
+#: ctypes made PyDLL from the first one.
+CDLL: Final[type[ctypes.CDLL]] = ctypes.PyDLL.__mro__[1]
 
 
 class GateError(DeviceError):
@@ -65,7 +70,7 @@ def find_library(
         found = dict.fromkeys(path for pattern in patterns for path in where(pattern))
         for path in sorted(found, key=lambda path: not path.endswith(prefer)):
             try:
-                handle = ctypes.CDLL(path)
+                handle = CDLL(path)
             except OSError as error:
                 tried.append(f"{how}: {error}")
                 continue

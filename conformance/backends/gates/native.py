@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import itertools
@@ -21,7 +22,7 @@ class Native:
     ``module`` and ``torch`` are torch.<vendor.module> and torch itself, imported here unless given.
     ``found`` says for the report where each library came from.
 
-    Raises GateUnsupported if there is no driver, GateError if no context is current.
+    Raises GateError if no context is current. Without a driver every call raises, with what was searched.
     """
 
     def __init__(self, vendor: Vendor, *, module: Any = None, torch: Any = None) -> None:
@@ -38,7 +39,13 @@ class Native:
         self._local = threading.local()
         self._context: int | None = None
         self.module.synchronize()  # torch's init() alone need not make a context current
-        self._libraries = [self._find("driver", vendor.driver, vendor.symbols["launch"])]
+        self._libraries: list[Library] = []
+        self._no_driver = ""
+        try:
+            self._libraries = [self._find("driver", vendor.driver, vendor.driven)]
+        except GateUnsupported as error:
+            # Costs the kinds that call it, one by one: torch's own sleep and Triton need none of it.
+            self._no_driver = str(error)
         self._context = self.enter()
 
     def function(self, role: str) -> tuple[Any, str]:
@@ -52,7 +59,7 @@ class Native:
             raise GateUnsupported(self._missing[role])
         names = self.vendor.symbols[role]
         why = ""
-        if not (got := self._exported(names)) and self.vendor.runtime:
+        if not (got := self._exported(names)) and self.vendor.runtime and "runtime" not in self.found:
             try:
                 library = self._find("runtime", self.vendor.runtime, names)
             except GateUnsupported as error:
@@ -62,7 +69,8 @@ class Native:
                 got = self._exported(names)
         if got is None:
             paths = ", ".join(dict.fromkeys(library.path for library in self._libraries))
-            self._missing[role] = f"{' or '.join(names)}: not exported by {paths}{why}"
+            where = f"not exported by {paths}" if paths else self._no_driver
+            self._missing[role] = f"{' or '.join(names)}: {where}{why}"
             raise GateUnsupported(self._missing[role])
         self._functions[role] = got
         return got
@@ -74,31 +82,60 @@ class Native:
         """
         function, name = self.function(role)
         if code := function(*args):
-            raise GateError(f"{name} returned {code} ({self.error_name(code)})")
+            said = self.error_name(code)
+            self._forget_error()
+            raise GateError(f"{name} returned {code} ({said})")
 
     def error_name(self, code: int) -> str:
         """The driver's name for an error, or "?" where it cannot be asked."""
-        text = ctypes.c_char_p()
+        for role in ("error", "errorstring"):
+            try:
+                function = self.function(role)[0]
+            except GateUnsupported:
+                continue
+            if role == "error":
+                text = ctypes.c_char_p()
+                function(code, ctypes.byref(text))
+                said = text.value
+            else:  # a runtime's: returns the text
+                function.restype = ctypes.c_char_p
+                said = function(code)
+            if said:
+                return str(said.decode(errors="replace"))
+        return "?"
+
+    def version(self, role: str) -> str:
+        """What a version query of the driver or runtime answers, as text; or the call and why it gave nothing."""
+        number = ctypes.c_int()
         try:
-            self.function("error")[0](code, ctypes.byref(text))
-        except GateUnsupported:
-            return "?"
-        return (text.value or b"?").decode(errors="replace")
+            self.call(role, ctypes.byref(number))
+        except GateError as error:
+            return str(error)
+        return str(number.value)
 
     def query_event(self, event: Any) -> bool:
         """Ask the driver itself whether a torch event is complete: a second opinion on ``event.query()``.
 
         The number that means "not ready" is not public for every vendor, so the error's name decides.
-        Raises GateError for any other answer.
+        Raises GateError for any other answer, and for an event that shows no raw handle.
         """
         function, name = self.function("eventquery")
-        code = int(function(ctypes.c_void_p(getattr(event, self.vendor.event_handle))))
+        handle = int(getattr(event, self.vendor.event_handle, 0) or getattr(event, "event_id", 0) or 0)
+        if not handle:
+            raise GateError(f"{type(event).__name__} has neither {self.vendor.event_handle} nor event_id")
+        code = int(function(ctypes.c_void_p(handle)))
         if code == 0:
             return True
         text = self.error_name(code)
-        if text.replace("_", "").lower().endswith("notready"):
+        self._forget_error()
+        if text.replace("_", "").replace(" ", "").lower().endswith("notready"):
             return False
         raise GateError(f"{name} returned {code} ({text})")
+
+    def _forget_error(self) -> None:
+        """A runtime keeps the last error of a thread, "not ready" too: torch's next check would raise it as its own."""
+        with contextlib.suppress(GateUnsupported):
+            self.function("lasterror")[0]()
 
     def handle(self, stream: Any) -> int:
         """The raw handle of a stream of the vendor's module, or of torch.Stream where torch tells it."""
@@ -113,8 +150,8 @@ class Native:
             context = ctypes.c_void_p()
             try:
                 self.call("getctx", ctypes.byref(context))
-            except GateUnsupported:
-                context.value = 1  # names unknown: leave it to torch
+            except GateError:
+                context.value = 1  # name unknown, or it refuses: leave it to torch, and to the self-checks
             if not context.value and self._context:
                 self.call("setctx", ctypes.c_void_p(self._context))
                 context.value = self._context
@@ -199,6 +236,8 @@ class Native:
                 call("DestroyProgram", ctypes.byref(program))
 
     def _find(self, what: str, patterns: tuple[str, ...], needs: tuple[str, ...], prefer: str = "") -> Library:
+        if not patterns:
+            raise GateUnsupported(f"no {what} library is known for torch.{self.vendor.module}")
         library = find_library(
             patterns,
             needs,

@@ -6,6 +6,7 @@ import ctypes
 from typing import Any, ClassVar
 
 from conformance.backends.gates.base import Gate
+from conformance.backends.gates.libraries import GateError
 from conformance.backends.gates.words import ENDED, ENTERED, OPEN
 
 
@@ -20,6 +21,8 @@ class WaitValueGate(Gate):
 
     def prepare(self) -> None:
         """Look both functions up, so that a missing one is told before anything is queued."""
+        if self.words.unseen:  # its only limit is somebody else's store
+            raise GateError(f"the parent process could not open it: {self.words.unseen}")
         self.native.function("wait")
         self.native.function("write")
 

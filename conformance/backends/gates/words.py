@@ -30,10 +30,11 @@ import mmap
 import os
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from conformance.backends.calls import yield_interpreter
-from conformance.backends.gates.libraries import GateError, GateUnsupported
+from conformance.backends.gates.libraries import CDLL, GateError, GateUnsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,8 +48,6 @@ OPEN, ENTERED, ENDED, EXPIRED, POLLS, TICKS, TICKET, KIND, OPENED = 0, 32, 33, 3
 UNUSED, WORDS, SEMAPHORES, TIMED = 0, 1, 2, 3
 #: Gates that a mapping has room for by default: the deepest pipeline's, and those of the self-checks.
 GATES: Final = 192
-#: Portable and mapped, in the registration's flags: the same numbers on CUDA and HIP.
-_REGISTER_FLAGS: Final = 3
 #: Seconds after which a guard is passed all the same: its holder was stopped or killed inside.
 _GUARD_LIMIT: Final = 0.1
 
@@ -69,7 +68,7 @@ class Semaphores:
 
     def __init__(self, view: ctypes.Array[ctypes.c_uint32], base: int) -> None:
         self._view, self._base = view, base
-        self._libc = ctypes.CDLL(None)
+        self._libc = CDLL(None)
         at = ctypes.addressof(view) + 4 * base
         self.open, self.entered, self.ended, self._guard = (ctypes.c_void_p(at + 32 * i) for i in range(4))
 
@@ -125,55 +124,79 @@ class Semaphores:
                 self._libc.sem_post(self._guard)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where blocks lie: the words, and the addresses of the first block for the host and for the device."""
+
+    view: ctypes.Array[ctypes.c_uint32]  # view[i] = v is one aligned store
+    host: int
+    device: int
+
+
 class Words:
     """Blocks that the device can reach: a mapping registered with the driver, else torch's pinned memory.
 
     ``fd``: a file from `make_fd`, which another process maps too; there may be one Words per file at a
     time. Without it the mapping is private to this process and has ``gates`` blocks. ``why`` is empty, or
-    says why torch's memory had to do. ``host`` and ``device`` are the two addresses of the first block.
-
-    Raises GateError if a shared file cannot be registered.
+    says why torch's memory had to do; semaphores, which no device touches, stay in the mapping all the same.
+    ``unseen`` is the same text where a supervisor is there and cannot reach the words. ``view``, ``host`` and
+    ``device`` are those of the blocks that a device uses.
     """
 
     def __init__(self, native: Native, *, gates: int = GATES, fd: int = -1) -> None:
         page = mmap.PAGESIZE
         size = os.fstat(fd).st_size if fd >= 0 else -(-gates * BLOCK * 4 // page) * page
         self._native = native
-        self.why = ""
+        self.why = self._unreachable = ""
         self._memory: Any = mmap.mmap(fd, size)
-        self.view = (ctypes.c_uint32 * (size // 4)).from_buffer(self._memory)  # view[i] = v is one aligned store
+        mapped = (ctypes.c_uint32 * (size // 4)).from_buffer(self._memory)
+        at = ctypes.addressof(mapped)
+        # A file may have been used by a child that is gone: go on above every ticket that it wrote.
+        self._first = max(mapped[base + TICKET] for base in range(0, len(mapped), BLOCK))
+        self._next = itertools.count()
         self._registered = True
-        try:
-            native.call(
-                "register",
-                ctypes.c_void_p(ctypes.addressof(self.view)),
-                ctypes.c_size_t(size),
-                ctypes.c_uint(_REGISTER_FLAGS),
-            )
-        except GateError as error:
-            if fd >= 0:
-                raise
-            self.why, self._registered = str(error), False
-            torch = native.torch
-            self._memory = torch.zeros(size // 4, dtype=torch.int32, pin_memory=True)
-            self.view = (ctypes.c_uint32 * (size // 4)).from_address(self._memory.data_ptr())
         # A device or a driver's thread may write here to the end of the process: a reference that nobody
         # owns is not dropped at exit.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._memory))
-        self.host = ctypes.addressof(self.view)
-        pointer = ctypes.c_void_p(self.host)
         try:
-            native.call("pointer", ctypes.byref(pointer), ctypes.c_void_p(self.host), ctypes.c_uint(0))
+            native.call(
+                "register", ctypes.c_void_p(at), ctypes.c_size_t(size), ctypes.c_uint(native.vendor.register_flags)
+            )
+        except GateError as error:
+            self.why, self._registered = str(error), False
+            torch = native.torch
+            self._memory = torch.zeros(size // 4, dtype=torch.int32, pin_memory=True)
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._memory))
+            self._words = self._place((ctypes.c_uint32 * (size // 4)).from_address(self._memory.data_ptr()))
+        else:
+            self._words = self._place(mapped)
+        self._mapped = Place(view=mapped, host=at, device=0)
+        self.view, self.host, self.device = self._words.view, self._words.host, self._words.device
+        self.unseen = self.why if fd >= 0 else ""
+
+    def _place(self, view: ctypes.Array[ctypes.c_uint32]) -> Place:
+        host = ctypes.addressof(view)
+        pointer = ctypes.c_void_p(host)
+        try:
+            self._native.call("pointer", ctypes.byref(pointer), ctypes.c_void_p(host), ctypes.c_uint(0))
         except GateUnsupported:
-            pointer.value = self.host  # one address space is assumed
-        self.device = int(pointer.value or 0)
-        self._next = itertools.count()
-        # A file may have been used by a child that is gone: go on above every ticket that it wrote.
-        self._first = max(self.view[base + TICKET] for base in range(0, len(self.view), BLOCK))
+            pointer.value = host  # one address space is assumed
+        except GateError as error:
+            self._unreachable = str(error)
+        return Place(view=view, host=host, device=int(pointer.value or 0))
+
+    def place(self, kind: int) -> Place:
+        """Where blocks of a kind lie. Raises GateError if the device has no address for them."""
+        if kind == SEMAPHORES:
+            return self._mapped
+        if kind == WORDS and self._unreachable:
+            raise GateError(self._unreachable)
+        return self._words
 
     def take(self, kind: int) -> tuple[int, int]:
         """(index of the first word of a new block, ticket to count on from). Raises GateError if none is left."""
-        base, view, first = next(self._next) * BLOCK, self.view, self._first
+        view, first = self.place(kind).view, self._first
+        base = next(self._next) * BLOCK
         if base >= len(view):
             raise GateError(f"no gate block is left of {len(view) // BLOCK}; ask for more gates")
         view[base + KIND] = UNUSED  # nothing in the block counts until it is consistent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from conformance.backends.api import DeviceInfo, EventFlags, GateKind, Request, Waiter
+from conformance.backends.api import DeviceInfo, EventFlags, GateKind, Opinion, Request, Waiter
 from conformance.backends.reference.device import Device
 from conformance.backends.reference.faults import make_device
 from probes.program import DeviceOp, Sync, SyncDevice, SyncStream
@@ -99,6 +99,10 @@ class ReferenceSession:
     def query(self, event: str) -> bool:
         """Ask the event."""
         return self._device.query(event)
+
+    def ask_below(self, event: str) -> Opinion:
+        """The device again: there is no wrapper, so a fault that it has is the driver's."""
+        return Opinion(layer="driver", call="the device's query", complete=self._device.query(event))
 
     def query_stream(self, stream: str) -> bool:
         """Ask the stream."""

@@ -5,19 +5,19 @@ torch is imported when a backend is opened, never before.
 
 from __future__ import annotations
 
-import importlib
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from conformance.backends.api import Clock, DeviceInfo, GateKind, Request
+from conformance.backends.api import Clock, DeviceInfo, EventFlags, GateKind, Opinion, Request
 from conformance.backends.calls import HelperPool, HostClock
-from conformance.backends.gates import GateError, Ladder
+from conformance.backends.gates import KINDS, GateError, Ladder, NoGate
 from conformance.backends.registry import PROFILES
+from conformance.backends.torch_device.loading import available, load, stand_in
 from conformance.backends.torch_device.resources import DRAIN_LIMIT, ROWS, STREAMS, Memory, Tokens
 from conformance.backends.torch_device.session import UNSUPPORTED, TorchSession, not_idle
 from conformance.backends.torch_device.surfaces import GenericSurface, Surface, VendorSurface
 from conformance.backends.torch_device.warmup import warm_up
-from conformance.backends.vendors import VENDORS, Vendor
 from conformance.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -32,32 +32,15 @@ if TYPE_CHECKING:
 GATES: Final = ROWS
 #: Kinds that cross-check the core verdict, best first: one that runs no kernel shares least with the first.
 SECOND: Final = ("wait-value", "kernel", "triton")
+#: Packages that change what torch's names mean, where something has imported them; never imported here.
+BESIDE: Final = ("torchada",)
 #: Gates of the second kind: those of the two-waits program.
 SECOND_GATES: Final = 6
-
-
-def load(vendor: Vendor) -> tuple[Any, Any]:
-    """(torch, the vendor's module of it). Raises BackendUnavailable with what is missing and what to do."""
-    try:
-        torch = importlib.import_module("torch")
-    except ImportError as error:
-        raise BackendUnavailable(
-            f"{vendor.name}: torch cannot be imported ({error}); run with the Python that holds the vendor's torch"
-        ) from error
-    module = getattr(torch, vendor.module, None)
-    if module is None:
-        raise BackendUnavailable(f"{vendor.name}: torch {torch.__version__} has no torch.{vendor.module}")
-    hip = getattr(torch.version, "hip", None) is not None
-    if vendor.module == "cuda" and hip != (vendor.name == "rocm"):
-        built = "ROCm" if hip else "CUDA or the CPU"
-        raise BackendUnavailable(f"{vendor.name}: torch {torch.__version__} is built for {built}")
-    return torch, module
 
 
 class TorchBackend:
     """One device through torch, with gates of the ladder."""
 
-    simulated = False
     faults: tuple[str, ...] = ()
     #: torch's device errors are RuntimeErrors, and its refusals ValueErrors.
     vendor_errors: tuple[type[Exception], ...] = (RuntimeError, ValueError)
@@ -74,24 +57,26 @@ class TorchBackend:
     ) -> None:
         self.name, self.profile, self.surface = name, PROFILES[name], surface
         self.clock: Clock = HostClock()
-        vendor = VENDORS[name]
         self._index = int(device)
-        self.torch, self.module = load(vendor)
-        if not self.module.is_available():
-            raise BackendUnavailable(
-                f"{name}: torch.{vendor.module}.is_available() is False with torch {self.torch.__version__}"
-            )
+        self.torch, self.module, vendor = load(name)
+        available(name, self.torch, self.module, vendor)
+        self._stand_in = stand_in(self.module)
+        self.simulated = bool(self._stand_in)
         self.module.set_device(self._index)
+        self.vendor = vendor
         torch_device = self.torch.device(vendor.module, self._index)
         self.torch.zeros(1, device=torch_device)
         self.module.synchronize(self._index)
+        generic = GenericSurface(self.torch, self.module, vendor, self._index)
+        # An accelerator that is nobody's row of the table is driven by the API that torch has for all.
+        one_family = name == "accelerator"
         self._surfaces: dict[str, Surface] = {
-            "vendor": VendorSurface(self.torch, self.module, vendor, self._index),
-            "generic": GenericSurface(self.torch, self.module, vendor, self._index),
+            "vendor": generic if one_family else VendorSurface(self.torch, self.module, vendor, self._index),
+            "generic": generic,
         }
         self.helpers = HelperPool(name)
         # Everything is made and used once before the first gate closes: docs/rules.md 8.
-        used = ("vendor", "generic") if surface == "mixed" else (surface,)
+        used = ("generic",) if one_family else ("vendor", "generic") if surface == "mixed" else (surface,)
         self._streams = {family: [self._surfaces[family].stream() for _ in range(STREAMS)] for family in used}
         self.memory = Memory(self.torch, torch_device)
         self._tokens = Tokens(self.torch, torch_device, self.clock)
@@ -101,6 +86,7 @@ class TorchBackend:
             warm_up(self._surfaces[family], self._streams[family][:2], self.memory, self.helpers)
         self.ladder: Ladder | None = None
         self._no_gate = ""
+        self._tried: tuple[tuple[str, str], ...] = ()
         self._free: list[Gate] = []
         self._second = ""
         self._free_second: list[Gate] = []
@@ -110,7 +96,9 @@ class TorchBackend:
         except GateError as error:
             # Without a gate nothing can be said, and that is said case by case: the run is inconclusive.
             self._no_gate = str(error)
+            self._tried = error.tried if isinstance(error, NoGate) else tuple((kind, str(error)) for kind in KINDS)
         self._take_second()
+        self._no_opinion = self._prepare_opinion()
         if not self._tokens.drained([(self._surfaces[family], s) for family in used for s in self._streams[family]]):
             self.close()
             raise BackendUnavailable(f"{name}: the device did not become idle after its warm-up; is it in use?")
@@ -140,6 +128,31 @@ class TorchBackend:
                     continue  # what failed is in the ladder's list of kinds tried, or no block is left
                 self._second = kind
                 return
+
+    def _prepare_opinion(self) -> str:
+        """Ask below once, before any gate closes: the look-up may load a library. Returns why nothing can be asked."""
+        if self.ladder is None:
+            return "without a gate the vendor's driver is not opened"
+        event = self.main_surface.event(EventFlags.DEFAULT)
+        self.main_surface.record(event, self.streams(self.main_surface)[0])
+        self.module.synchronize(self._index)
+        opinion = self._ask(event)
+        if opinion.complete is False:
+            return f"{opinion.call} says that an event of an idle device is pending, so it cannot be asked"
+        return opinion.reason
+
+    def ask_below(self, event: Any) -> Opinion:
+        """What the vendor's driver or runtime says of a recorded event's raw handle."""
+        return Opinion(reason=self._no_opinion) if self._no_opinion else self._ask(event)
+
+    def _ask(self, event: Any) -> Opinion:
+        assert self.ladder is not None, "not asked without one"
+        try:
+            complete = self.ladder.native.query_event(event)
+            call = self.ladder.native.function("eventquery")[1]
+        except GateError as error:
+            return Opinion(reason=str(error))
+        return Opinion(layer=self.vendor.below, call=call, complete=complete)
 
     def one_gate_at_a_time(self, *, second: bool) -> bool:
         """Host functions share one thread: behind a closed gate of that kind a second one cannot even be opened."""
@@ -190,22 +203,24 @@ class TorchBackend:
         properties = self.module.get_device_properties(self._index)
         name, driver = identify(self.name, self._index)
         known = name != "unknown"
-        capability = f"sm_{properties.major}{properties.minor}"
-        if self.name == "rocm":  # on CUDA the attribute holds the device's name
-            capability = properties.gcnArchName
+        capability = self.vendor.capability.format(
+            major=getattr(properties, "major", "?"),
+            minor=getattr(properties, "minor", "?"),
+            gcn=getattr(properties, "gcnArchName", "?"),
+        )
         return DeviceInfo(
-            name=name if known else str(properties.name),
+            name=name if known else str(getattr(properties, "name", "unknown")),
             index=self._index,
-            capability=str(capability),
+            capability=capability,
             driver=driver,
-            runtime=str(self.torch.version.cuda or getattr(self.torch.version, "hip", None) or ""),
+            runtime=str(getattr(self.torch.version, self.vendor.version, None) or "") if self.vendor.version else "",
             lock=f"{self.name}-{unique_name(properties, self._index)}",
         )
 
     def gate(self) -> GateKind:
         """The gate kind that the ladder chose, and every kind tried."""
         if self.ladder is None:
-            return GateKind(kind="none", assurance="none", tried=(("every kind", self._no_gate),))
+            return GateKind(kind="none", assurance="none", tried=self._tried)
         return GateKind(
             kind=self.ladder.kind,
             assurance=self.ladder.assurance,
@@ -221,13 +236,25 @@ class TorchBackend:
         if capability == "second-gate" and not self._second:
             tried = dict(self.gate().tried)
             return "; ".join(f"{kind}: {tried[kind]}" for kind in SECOND if kind in tried) or self._no_gate
-        if capability == "event-flag-blocking" and self.surface == "generic":
+        if capability == "event-flag-blocking" and self.main_surface.name == "generic":
             return "torch.Event(blocking=True) is accepted and ignored, as torch's docstring says"
         return UNSUPPORTED.get(capability)
 
     def software(self) -> Mapping[str, str]:
-        """torch."""
-        return {"torch": str(self.torch.__version__)}
+        """torch and the vendor's plugin, versions by the driver's own calls, what changes torch's names, a stand-in."""
+        found = {"torch": str(self.torch.__version__)}
+        if self.vendor.plugin:
+            found[self.vendor.plugin] = str(getattr(self.module, "__version__", "unknown"))
+        if self.ladder is not None:
+            for role in ("driverversion", "runtimeversion"):
+                if self.vendor.symbols[role]:
+                    found[self.vendor.symbols[role][0]] = self.ladder.native.version(role)
+        for name in BESIDE:
+            if name in sys.modules:
+                found[name] = str(getattr(sys.modules[name], "__version__", "unknown"))
+        if self._stand_in:
+            found["stand-in"] = self._stand_in
+        return found
 
     def session(self, request: Request) -> TorchSession:
         """Streams, events, gates and zeroed buffers for one program."""
@@ -257,4 +284,4 @@ class TorchBackend:
         self.helpers.close()
 
 
-__all__ = ["TorchBackend", "load"]
+__all__ = ["TorchBackend"]

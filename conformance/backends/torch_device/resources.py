@@ -10,6 +10,8 @@ import ctypes
 import itertools
 from typing import TYPE_CHECKING, Any, Final
 
+from conformance.errors import BackendUnavailable
+
 if TYPE_CHECKING:
     from conformance.backends.api import Clock
     from conformance.backends.torch_device.surfaces import GenericSurface, VendorSurface
@@ -24,12 +26,25 @@ STREAMS: Final = 24
 DRAIN_LIMIT: Final = 5.0
 
 
+def pinned(torch: Any, rows: int, columns: int) -> Any:
+    """Zeroed pinned host memory of 32-bit words, rows by columns. Raises BackendUnavailable if torch gives another.
+
+    A copy to pageable memory may be staged, and then says nothing about when it was done.
+    """
+    made = torch.empty((rows, columns), dtype=torch.int32, pin_memory=True)
+    if not made.is_pinned():
+        raise BackendUnavailable(
+            "torch.empty(..., pin_memory=True) gives memory that is_pinned() calls pageable: no copy could be watched"
+        )
+    return made.zero_()
+
+
 class Memory:
     """Device rows, and pinned host rows that the host reads by plain loads."""
 
     def __init__(self, torch: Any, device: Any) -> None:
         self.device = torch.zeros((ROWS, WORDS), dtype=torch.int32, device=device)
-        self.host = torch.zeros((ROWS, WORDS), dtype=torch.int32, pin_memory=True)
+        self.host = pinned(torch, ROWS, WORDS)
         base, stride = self.host.data_ptr(), WORDS * 4
         self.words = [ctypes.c_uint32.from_address(base + row * stride) for row in range(ROWS)]
         self._size = stride
@@ -49,7 +64,7 @@ class Tokens:
         self._clock = clock
         self._numbers = itertools.count(1)
         self._source = torch.zeros((STREAMS * 2 + 2, 16), dtype=torch.int32, device=device)
-        self._target = torch.zeros((STREAMS * 2 + 2, 16), dtype=torch.int32, pin_memory=True)
+        self._target = pinned(torch, STREAMS * 2 + 2, 16)
         base = self._target.data_ptr()
         self._words = [ctypes.c_uint32.from_address(base + row * 64) for row in range(STREAMS * 2 + 2)]
 

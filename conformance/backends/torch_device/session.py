@@ -25,7 +25,7 @@ from probes.program import (
 )
 
 if TYPE_CHECKING:
-    from conformance.backends.api import Request
+    from conformance.backends.api import Opinion, Request
     from conformance.backends.calls import HelperCall
     from conformance.backends.torch_device import TorchBackend
     from conformance.backends.torch_device.surfaces import Surface
@@ -79,7 +79,7 @@ class TorchSession:
         if isinstance(op, Gate):
             shared = self._backend.one_gate_at_a_time(second=self._second)
             if shared and not all(gate.ended() for gate in self._gates.values()):
-                raise Unsupported("several-gates", "cuLaunchHostFunc: one callback thread runs all host functions")
+                raise Unsupported("several-gates", "one callback thread of the driver runs all host functions")
             gate = self._gates[op.gate] = self._backend.take_gate(second=self._second)
             gate.enqueue(surface.gated(stream), self._limit)
         elif isinstance(op, Fill):
@@ -126,6 +126,10 @@ class TorchSession:
     def query(self, event: str) -> bool:
         """Ask the event."""
         return bool(self._event(event, self._backend.main_surface).query())
+
+    def ask_below(self, event: str) -> Opinion:
+        """Ask the vendor's driver or runtime about the event's raw handle."""
+        return self._backend.ask_below(self._event(event, self._backend.main_surface))
 
     def query_stream(self, stream: str) -> bool:
         """Ask the stream."""

@@ -59,7 +59,11 @@ class VendorSurface:
 
     def handle(self, stream: Any) -> int:
         """The raw handle."""
-        return int(getattr(stream, self.vendor.stream_handle))
+        for attribute in (self.vendor.stream_handle, "native_handle"):
+            if hasattr(stream, attribute):
+                return int(getattr(stream, attribute))
+        names = f"{self.vendor.stream_handle} nor native_handle"
+        raise Unsupported("stream-handle", f"torch.{self.vendor.module}.Stream has neither {names}")
 
     def gated(self, stream: Any) -> Any:
         """The stream as a gate takes it."""
@@ -91,7 +95,9 @@ class GenericSurface:
         return self.torch.Stream(device=self.device)
 
     def default_stream(self) -> Any:
-        """The default stream, as the accelerator's current one outside any context."""
+        """The default stream; where the module does not tell it, the current one outside any context."""
+        if not hasattr(self.module, "default_stream"):
+            return self.torch.accelerator.current_stream(self.index)
         default = self.module.default_stream(self.index)
         return self.torch.Stream(
             stream_id=default.stream_id, device_index=default.device_index, device_type=default.device_type

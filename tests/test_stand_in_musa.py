@@ -1,0 +1,197 @@
+"""The whole way on a machine without a device: ``pytest -m musa`` on a stand-in for torch_musa and its driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import stand_in_helpers
+from helpers import is_one_line
+from stand_in_helpers import findings, report_of
+
+from reports.records import Form, Outcome, Verdict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+stand_in = stand_in_helpers.stand_in
+
+QUICK = ("--sc-depth", "quick")
+LATE = "late-next-wait"
+
+
+def judged(report: Any, clause: str) -> set[Verdict]:
+    return {c.verdict for result in report.results for c in result.clauses if c.clause == clause}
+
+
+def check_late(report: Any, depths: list[int], basis: str = "torch") -> None:
+    """EVT-INDEP-1 of the form next-wait, and a ring that is as long as there are steps in flight."""
+    (result, finding), *more = findings(report)
+    assert not more
+    assert (finding.clause, finding.published_by) == ("EVT-INDEP-1", "open g2")
+    assert (result.probe, result.form, result.basis) == ("publication", Form.NEXT_WAIT, basis)
+    assert {c.basis for c in result.clauses if c.clause == "EVT-INDEP-1"} == {basis}
+    assert report.decision.needed is Outcome.ENABLE
+    deep = [d for d in report.decision.per_in_flight if d.in_flight > 1]
+    assert [(d.in_flight, d.outcome, d.ring) for d in deep] == [(n, Outcome.ENABLE, n) for n in depths]
+
+
+def check_clean(report: Any, backend: str) -> None:
+    """Conformant by gates that the host opens, of two kinds, and said to be simulated."""
+    assert (report.verdict, report.reason) == (Verdict.CONFORMANT, "")
+    assert report.decision.needed is Outcome.NOT_NEEDED
+    verdicts = judged(report, "EVT-INDEP-1")
+    assert Verdict.CONFORMANT in verdicts
+    assert verdicts <= {Verdict.CONFORMANT, Verdict.UNSUPPORTED}  # a case has a slow copy, which torch has not
+    header = report.header
+    assert (header.backend, header.simulated, header.fault, header.injected) == (backend, True, (), ())
+    assert (header.gate.kind, header.gate.assurance) == ("kernel", "causal")
+    tried = {tried.kind: tried.result for tried in header.gate.tried}
+    assert tried == {"kernel": "ok", "wait-value": "ok"}
+    assert "not a device" in header.software["stand-in"]
+    left_out = {
+        c.reason.partition(":")[0] for r in report.results for c in r.clauses if c.verdict is Verdict.UNSUPPORTED
+    }
+    assert left_out <= {"slow-copy"}
+
+
+def test_a_clean_device_passes_through_torch_musa(stand_in: Any, tmp_path: Path) -> None:
+    musa = stand_in("musa")
+    done = musa.pytest(tmp_path, "--sc-repeat", 3)
+    assert done.code == 0, done.out
+    assert "failed" not in done.out
+    report = report_of(tmp_path)
+    check_clean(report, "musa")
+    assert report.header.software["torch_musa"] == "2.7.1+standin"
+    assert (report.header.device.name, report.header.device.driver) == ("stand-in device", "0.0.0-standin")
+    assert report.header.environment["MUSA_HOME"]
+    told = musa.command(tmp_path, "decide", "report", "--in-flight", 2)
+    assert (told.code, told.out.strip()) == (12, "undecided")
+    assert "simulated" in told.err
+
+
+def test_a_runtime_that_publishes_late_is_found_and_decides_only_if_simulation_is_allowed(
+    stand_in: Any, tmp_path: Path
+) -> None:
+    musa = stand_in("musa")
+    done = musa.pytest(tmp_path, *QUICK, STAND_IN_FAULTS=LATE)
+    assert done.code == 1
+    assert "EVT-INDEP-1" in done.out
+    report = report_of(tmp_path)
+    check_late(report, [2, 3, 4])
+    # Nobody told the suite: the runtime is what is wrong, and what lies below torch says so too.
+    assert (report.header.fault, report.header.injected, report.header.simulated) == ((), (), True)
+    ((result, finding),) = findings(report)
+    assert (result.subject, finding.second_opinion) == ("runtime", "pending by musaEventQuery on the raw handle too")
+    told = musa.command(tmp_path, "decide", "report", "--in-flight", 2)
+    assert (told.code, told.out.strip()) == (12, "undecided")
+    assert is_one_line(told.err)
+    assert "the report is simulated: no hardware was used" in told.err
+    told = musa.command(tmp_path, "decide", "report", "--in-flight", 3, "--allow-simulated", "--format", "env")
+    assert (told.code, told.out.strip()) == (10, "STREAM_CONFORMANCE_RING=3")
+
+
+def test_a_fault_laid_over_torch_musa_is_found_and_is_not_the_drivers(stand_in: Any, tmp_path: Path) -> None:
+    shallow = ("--depth", "quick", "--max-in-flight", 2, "--out", "report")
+    done = stand_in("musa").command(tmp_path, "run", "--backend", "musa", "--fault", LATE, *shallow)
+    assert done.code == 1, done.err
+    report = report_of(tmp_path)
+    check_late(report, [2])
+    assert report.header.fault == (LATE,)
+    ((result, finding),) = findings(report)
+    said = "complete by musaEventQuery on the raw handle, while the API says pending"
+    assert (result.subject, finding.second_opinion) == ("wrapper", said)
+
+
+def test_torchadas_names_change_nothing(stand_in: Any, tmp_path: Path) -> None:
+    # What the decision needs; every other probe runs under torch_musa's own names above.
+    needed = ("-k", "publication or second-gate or ring-1-2", "--sc-max-in-flight", 2)
+    done = stand_in("torchada").pytest(tmp_path, "--sc-repeat", 3, *needed)
+    assert done.code == 0, done.out
+    check_clean(report_of(tmp_path), "musa")
+
+
+def test_torchadas_names_hide_nothing(stand_in: Any, tmp_path: Path) -> None:
+    # Without torch's autoloading as well: the plugin is then imported by name.
+    shallow = (*QUICK, "--sc-max-in-flight", 2)
+    done = stand_in("torchada").pytest(tmp_path, *shallow, STAND_IN_FAULTS=LATE, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    assert done.code == 1
+    report = report_of(tmp_path)
+    check_late(report, [2])
+    assert report.header.environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] == "0"
+
+
+def test_waits_that_end_with_their_temporary_event_are_found(stand_in: Any, tmp_path: Path) -> None:
+    # torch_musa's wait_stream destroys its event while it is pending, so such a driver loses order there too.
+    probes = ("--probe", "destroy", "--probe", "ordering", "--probe", "ordering-stream")
+    arguments = ("run", "--backend", "musa", "--depth", "quick", *probes, "--out", "report")
+    done = stand_in("musa").command(tmp_path, *arguments, STAND_IN_FAULTS="destroy-drops-waits")
+    assert done.code == 1, done.err
+    found = {(result.probe, finding.clause) for result, finding in findings(report_of(tmp_path))}
+    assert ("destroy", "EVT-DESTROY-1") in found
+    assert ("ordering-stream", "STM-WSTREAM-1") in found
+    assert "ordering" not in {probe for probe, _ in found}  # the legal look-alike: a wait on a kept event holds
+
+
+def test_without_any_gate_the_run_is_inconclusive(stand_in: Any, tmp_path: Path) -> None:
+    musa = stand_in("musa")
+    nothing = {"MUSA_HOME": str(tmp_path), "LD_LIBRARY_PATH": "", "STAND_IN_WITHOUT": "_sleep"}
+    arguments = ("run", "--backend", "musa", "--depth", "quick", "--out", "report")
+    done = musa.command(tmp_path, *arguments, **nothing)
+    assert done.code == 3, done.err
+    report = report_of(tmp_path)
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert report.header.gate.kind == "none"
+    assert report.decision.needed is Outcome.UNDECIDED
+    said = {tried.kind: tried.result for tried in report.header.gate.tried}
+    assert said["sleep"] == "torch.musa has no _sleep"
+    assert said["kernel"].startswith("no libmtrtc.so* could be used. Tried ")
+    for kind in ("wait-value", "host-function"):
+        assert "no libmusa.so* could be used. Tried " in said[kind], said[kind]
+    assert judged(report, "EVT-INDEP-1") == {Verdict.INCONCLUSIVE, Verdict.UNSUPPORTED}
+
+
+def test_a_plugin_that_cannot_be_imported_is_told_and_is_no_pass(stand_in: Any, tmp_path: Path) -> None:
+    musa = stand_in("musa")
+    done = musa.pytest(tmp_path, STAND_IN_BROKEN="1")
+    assert done.code == 1
+    assert "passed" not in done.out.splitlines()[-1]
+    assert "absent-musa" in done.out
+    done = musa.command(tmp_path, "run", "--backend", "musa", "--out", "out", STAND_IN_BROKEN="1")
+    assert done.code == 2
+    assert is_one_line(done.err)
+    assert "Failed to load the backend extension: torch_musa" in done.err
+    assert "caused by ImportError: libmusart.so.5: cannot open shared object file" in done.err
+
+
+def test_the_stand_in_does_not_stand_beside_a_real_one(stand_in: Any, tmp_path: Path) -> None:
+    real = tmp_path / "torch_musa" / "__init__.py"
+    real.parent.mkdir()
+    real.write_text("raise AssertionError('the stand-in comes first on the path')\n")
+    musa = stand_in("musa")
+    found = musa.environment(TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    found["PYTHONPATH"] += f":{tmp_path}"
+    done = stand_in_helpers.python("-c", "import torch_musa", cwd=musa.root, env=found)
+    assert done.code == 1
+    assert f"a real one is installed: {real}" in done.err
+
+
+def test_the_backend_keeps_clear_of_torch_musas_traps(stand_in: Any) -> None:
+    lines = stand_in("musa").script("quirks.py", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    seen = {name: value for line in lines for name, value in line.items()}
+    # Streams: the pool holds 32, the default one's handle is 0, and no two of the backend's are one.
+    assert seen["handles"]
+    assert (seen["default handle"], seen["limit"]) == (0, "32 streams")
+    # The gate holds torch's own operations and events; the driver agrees, whose "not ready" has a number of its own.
+    pending, complete = [False, False, 0, False], [True, 7, True]
+    assert seen["programs"] == [[pending, complete]] * 2
+    # _sleep counts iterations, at no clock's rate: it is measured on every run, or its self-check would fail.
+    assert seen["kinds"]["sleep"].startswith("ok")
+    # No copy of the backend blocks; a strided one would, and is counted.
+    assert seen["blocking copies"] == 0
+    assert seen["blocking copies after a strided one"] == 1
+    assert seen["to cpu"].startswith("pinned, returned in")
+    # What the vendor's calls do with these costs order or a traceback: the runs above pass only without them.
+    assert seen["unrecorded"] == [0, True, True]
+    assert "garbage" in seen["generic stream"]
+    assert "synchronizing all streams" in seen["accelerator"]
+    assert seen["properties"].startswith("TypeError")
