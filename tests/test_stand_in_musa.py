@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 stand_in = stand_in_helpers.stand_in
 
 QUICK = ("--sc-depth", "quick")
+#: What a decision for two in flight needs, where every other probe runs under other names.
+NEEDED = ("-k", "publication or second-gate or ring", "--sc-max-in-flight", 2)
 LATE = "late-next-wait"
+COMPLETE_BELOW = "complete by musaEventQuery on the raw handle, while the API says pending"
 
 
 def judged(report: Any, clause: str) -> set[Verdict]:
@@ -98,26 +101,25 @@ def test_a_fault_laid_over_torch_musa_is_found_and_is_not_the_drivers(stand_in: 
     check_late(report, [2])
     assert report.header.fault == (LATE,)
     ((result, finding),) = findings(report)
-    said = "complete by musaEventQuery on the raw handle, while the API says pending"
-    assert (result.subject, finding.second_opinion) == ("wrapper", said)
+    assert (result.subject, finding.second_opinion) == ("wrapper", COMPLETE_BELOW)
 
 
 def test_torchadas_names_change_nothing(stand_in: Any, tmp_path: Path) -> None:
-    # What the decision needs; every other probe runs under torch_musa's own names above.
-    needed = ("-k", "publication or second-gate or ring-1-2", "--sc-max-in-flight", 2)
-    done = stand_in("torchada").pytest(tmp_path, "--sc-repeat", 3, *needed)
+    done = stand_in("torchada").pytest(tmp_path, "--sc-repeat", 3, *NEEDED)
     assert done.code == 0, done.out
     check_clean(report_of(tmp_path), "musa")
 
 
 def test_torchadas_names_hide_nothing(stand_in: Any, tmp_path: Path) -> None:
-    # Without torch's autoloading as well: the plugin is then imported by name.
-    shallow = (*QUICK, "--sc-max-in-flight", 2)
-    done = stand_in("torchada").pytest(tmp_path, *shallow, STAND_IN_FAULTS=LATE, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    # Without torch's autoloading as well: the plugin is then imported by name. And the driver is not to blame here.
+    how = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "STAND_IN_FAULTS": LATE, "STAND_IN_SUBJECT": "wrapper"}
+    done = stand_in("torchada").pytest(tmp_path, *QUICK, *NEEDED, **how)
     assert done.code == 1
     report = report_of(tmp_path)
     check_late(report, [2])
     assert report.header.environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] == "0"
+    ((result, finding),) = findings(report)
+    assert (result.subject, finding.second_opinion) == ("wrapper", COMPLETE_BELOW)
 
 
 def test_waits_that_end_with_their_temporary_event_are_found(stand_in: Any, tmp_path: Path) -> None:

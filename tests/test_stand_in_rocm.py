@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import stand_in_helpers
 from stand_in_helpers import findings, report_of
-from test_stand_in_musa import LATE, QUICK, check_clean, check_late
+from test_stand_in_musa import LATE, NEEDED, QUICK, check_clean, check_late
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,8 +15,7 @@ stand_in = stand_in_helpers.stand_in
 
 
 def test_a_clean_device_passes_through_torch_cuda(stand_in: Any, tmp_path: Path) -> None:
-    # Every probe, but of the rings only the one that decides whether there need be more than one stream.
-    done = stand_in("rocm").pytest(tmp_path, "--sc-repeat", 3, "--sc-max-in-flight", 2, "-k", "not ring or ring-1-2")
+    done = stand_in("rocm").pytest(tmp_path, "--sc-repeat", 3, "--sc-max-in-flight", 2)
     assert done.code == 0, done.out
     report = report_of(tmp_path)
     check_clean(report, "rocm")
@@ -26,7 +25,7 @@ def test_a_clean_device_passes_through_torch_cuda(stand_in: Any, tmp_path: Path)
 
 def test_a_runtime_that_publishes_late_is_found(stand_in: Any, tmp_path: Path) -> None:
     rocm = stand_in("rocm")
-    done = rocm.pytest(tmp_path, *QUICK, "--sc-max-in-flight", 2, STAND_IN_FAULTS=LATE)
+    done = rocm.pytest(tmp_path, *QUICK, *NEEDED, STAND_IN_FAULTS=LATE)
     assert done.code == 1
     report = report_of(tmp_path)
     check_late(report, [2], "document")
