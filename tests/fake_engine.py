@@ -57,7 +57,7 @@ def engine(*, unordered: bool = False, by_sleep: bool = True, gates: bool = True
 
     busy: Busy = busy_by_sleep(surface)
     if not by_sleep:
-        busy = busy_by_gates(surface, [fake_torch.Gate(world) for _ in range(24)], "the fake gate")
+        busy = busy_by_gates(surface, [fake_torch.Gate(world) for _ in range(24)], "the fake gate", world)
     return Engine(
         torch=torch,
         device="fake",

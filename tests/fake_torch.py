@@ -165,8 +165,16 @@ class Gate:
     def __init__(self, world: World) -> None:
         self._world = world
         self.opened_at = self.limit = self.began = math.inf
+        self.used = False
+
+    def idle(self) -> bool:
+        self._world.advance(self._world.time)
+        ends = min(self.began + self.limit, max(self.began, self.opened_at))
+        return not self.used or ends <= self._world.time
 
     def enqueue(self, stream: Stream, limit_s: float) -> None:
+        assert self.idle(), "a gate that is in use, as the ladder's would say"
+        self.used = True
         self.opened_at, self.limit, self.began = math.inf, limit_s, math.inf
         self._world.queue(stream.number, gate=self)
 

@@ -18,7 +18,9 @@ from conformance.backends import moore, registry
 from conformance.backends.gates import libraries
 from conformance.backends.torch_device import ask, loading
 from conformance.backends.vendors import VENDORS
+from conformance.cli import doctor
 from conformance.errors import BackendUnavailable
+from conformance.runner import TEST_CHILD
 
 ROOT = Path(libraries.__file__).parents[3]
 #: What the adapter calls of a vendor's module by its name.
@@ -196,6 +198,13 @@ def test_every_backend_has_a_finder_and_says_in_one_line_why_it_is_not_here() ->
     for name in registry.NAMES:
         found = registry.find(name)
         assert found.here or (found.reason.startswith(f"{name}: ") and "\n" not in found.reason)
+
+
+def test_the_doctor_opens_what_is_here_and_tells_every_gate_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TEST_CHILD, "1")  # in a child, as hardware is
+    said = list(doctor.opened(registry.find("reference")))
+    assert said[0].startswith("opened       reference 0: reference device")
+    assert "gates        reference 0: virtual: ok" in said
 
 
 def test_the_doctor_says_everything_in_one_block(

@@ -15,7 +15,7 @@ import resource
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from conformance import __version__, fingerprint
 from conformance.backends.registry import HARDWARE, NAMES, Found, Opening, find
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from conformance.backends.vendors import Vendor
+    from conformance.supervisor import ChildRunner
 
 #: Distributions that matter, by the beginnings of their names.
 PACKAGES: Final = (
@@ -68,7 +69,7 @@ def block() -> Iterator[str]:
         yield from _libraries(vendor)
     for backend in found:
         if backend.here and backend.name in HARDWARE:
-            yield from _gates(backend)
+            yield from opened(backend)
     yield "--- end ---"
 
 
@@ -116,16 +117,18 @@ def _libraries(vendor: Vendor) -> Iterator[str]:
             yield f"libraries    {vendor.name} {what}: {shown}; by the loader: {loader or 'none'}"
 
 
-def _gates(found: Found) -> Iterator[str]:
+def opened(found: Found) -> Iterator[str]:
+    """What a device that is opened says of itself and of every gate kind; a child does it."""
     from conformance.numbers import DEPTHS, Depth
     from conformance.runner import open_runner
 
     numbers = DEPTHS[Depth.QUICK]
     try:
-        runner: Any = open_runner(Opening(name=found.name, gate_limit=numbers.gate_limit), numbers, Depth.QUICK)
+        child = open_runner(Opening(name=found.name, gate_limit=numbers.gate_limit), numbers, Depth.QUICK)
     except SuiteError as error:
         yield f"gates        {found.name} 0: cannot be opened: {error}"
         return
+    runner = cast("ChildRunner", child)  # as all hardware is
     try:
         header = runner.header
         device = header.device
@@ -135,7 +138,7 @@ def _gates(found: Found) -> Iterator[str]:
             yield f"software     {found.name} 0: {name} {version}"
         for tried in header.gate.tried:
             yield f"gates        {found.name} 0: {tried.kind}: {' '.join(tried.result.split())}"
-        for kind, said in runner.measure_part("gate kinds").items():
+        for kind, said in runner.measure_part("gate kinds").values.items():
             yield f"gates        {found.name} 0: {kind}: {said}"
     finally:
         runner.close()

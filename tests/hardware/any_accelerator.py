@@ -19,6 +19,7 @@ from conformance.selection import select
 
 def main(out: Path) -> None:
     vars(loading)["VENDORS"] = {}
+    out.mkdir(parents=True, exist_ok=True)
     numbers = DEPTHS[Depth.QUICK]
     selection = select(numbers, probes=["publication", "nothing-behind", "ordering", "never"])
     runner = LocalRunner(TorchBackend("accelerator"), numbers, Depth.QUICK, selection)

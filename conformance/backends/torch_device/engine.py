@@ -27,7 +27,7 @@ def open_engine(backend: TorchBackend, beat: Callable[[], None]) -> Engine:
         raise Unsupported("pipeline", "the pipeline drives the vendor's own module, as engines do: --surface vendor")
     kind = backend.gate().kind
     if kind in TIMERS:
-        busy = busy_by_gates(surface, [backend.take_gate() for _ in range(TURNS)], f"the {kind} gate")
+        busy = busy_by_gates(surface, [backend.take_gate() for _ in range(TURNS)], f"the {kind} gate", backend.clock)
     elif hasattr(surface.module, "_sleep"):
         busy = busy_by_sleep(surface)
     else:
