@@ -9,6 +9,7 @@ import click
 
 from conformance.backends import fault_layer
 from conformance.backends.registry import NAMES, find
+from conformance.coverage import WITHOUT_PROBE
 from conformance.errors import UsageError, unknown_name
 from conformance.faults import DECOYS, FAULTS, Fault, fault_of
 from conformance.spec import CLAUSES, Clause, Level
@@ -60,6 +61,7 @@ def _clauses() -> None:
     for clause in CLAUSES.values():
         names = probes_of(clause.id)
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        shown = shown or f"no probe: {WITHOUT_PROBE.get(clause.id, 'not yet')}"
         click.echo(f"{clause.id:15s} {clause.title}\n{'':15s}   {shown}")
 
 
@@ -103,7 +105,7 @@ def _explain_clause(clause: Clause) -> None:
     click.echo(f"{clause.id}: {clause.title}")
     _wrap("states", clause.statement)
     _wrap("violated if", clause.violation)
-    _wrap("tested by", ", ".join(probes_of(clause.id)) or "nothing yet")
+    _wrap("tested by", ", ".join(probes_of(clause.id)) or f"no probe: {WITHOUT_PROBE.get(clause.id, 'not yet')}")
     for profile, binding in clause.bindings.items():
         level = f"{binding.level.value}, by {binding.basis.value}" if binding.level is not Level.NONE else "not bound"
         notes = "; ".join(
