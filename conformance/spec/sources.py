@@ -41,8 +41,6 @@ C_EXM1: Final = Source(document=_CCCL, place="Execution model, CUDA APIs")
 C_EXM4: Final = Source(document=_CCCL, place="Execution model, example Stream.0")
 #: The header driver_types.h beside it holds the error codes of the same rules.
 C_CAP: Final = Source(document=_CUDA_GUIDE_OLD, place="CUDA Graphs, Stream Capture, Prohibited Operations")
-    document=_CUDA_GUIDE_OLD, place="CUDA Graphs, Stream Capture, Prohibited and Unhandled Operations"
-)
 C_OLD1: Final = Source(document=_CUDA_GUIDE_OLD, place="Asynchronous Concurrent Execution, Events, on stream zero")
 C_ELA: Final = Source(document=_CUDA_RT, place="Event Management, cudaEventElapsedTime")
 C_IPC: Final = Source(document=_CUDA_RT, place="Device Management, cudaIpcGetEventHandle and cudaIpcOpenEventHandle")
@@ -77,13 +75,9 @@ H_TST: Final = Source(document="hip-tests", place="Unit_hipEventQuery_DifferentD
 H_SDES: Final = Source(document=_HIP, place="Stream Management, hipStreamDestroy")
 H_PRI: Final = Source(document=_HIP, place="Stream Management, hipStreamCreateWithPriority")
 H_HFN: Final = Source(document=_HIP, place="Execution Control, hipLaunchHostFunc (beta)")
-H_MOP: Final = Source(
-    document=_HIP, place="Stream Memory Operations, hipStreamWaitValue32 (beta)"
-)
+H_MOP: Final = Source(document=_HIP, place="Stream Memory Operations, hipStreamWaitValue32 (beta)")
 H_ELA: Final = Source(document=_HIP, place="Event Management, hipEventElapsedTime")
-H_PTD: Final = Source(
-    document=_HIP_DOC, place="frequently asked questions, default streams"
-)
+H_PTD: Final = Source(document=_HIP_DOC, place="frequently asked questions, default streams")
 H_CAP: Final = Source(document=_HIP_DOC, place="HIP API 7.0 changes, stream capture")
 H_IPC: Final = Source(document=_HIP, place="Device Management, hipIpcGetEventHandle and hipIpcOpenEventHandle")
 H_SRC: Final = Source(document="clr source", place="hipamd/src/hip_event.cpp, Event::query and Event::synchronize")
