@@ -96,7 +96,6 @@ CLAUSES: Final[tuple[Clause, ...]] = (
         musa=should(at.C_IPC, basis=Basis.COMPATIBILITY, note="no public text; rests on stated compatibility"),
         torch=absent("torch.Event has no handle for other processes; the vendor's class has one"),
         opencl=absent("the core of OpenCL shares no event between processes"),
-        reference=absent("the reference device lives in one process"),
     ),
     define(
         "EVT-ERR-1",

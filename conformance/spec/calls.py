@@ -15,7 +15,6 @@ _NO_ELAPSED: Final = "profiling gives the times of one command; no call gives th
 _NO_CAPTURE: Final = "the core of OpenCL captures nothing; command buffers are an extension"
 _NO_GENERIC_CAPTURE: Final = "torch's generic surface captures nothing"
 _COMPATIBLE: Final = "no public text; rests on stated compatibility"
-_NO_THREADS: Final = "the reference device has one host thread"
 
 #: In the order in which reports list them.
 CLAUSES: Final[tuple[Clause, ...]] = (
@@ -67,7 +66,6 @@ CLAUSES: Final[tuple[Clause, ...]] = (
         musa=should(at.C_CAP, basis=Basis.COMPATIBILITY, note=_COMPATIBLE),
         torch=absent(_NO_GENERIC_CAPTURE),
         opencl=absent(_NO_CAPTURE),
-        reference=absent("the reference device captures nothing"),
     ),
     define(
         "CAP-2",
@@ -80,7 +78,6 @@ CLAUSES: Final[tuple[Clause, ...]] = (
         musa=should(at.C_CAP, basis=Basis.COMPATIBILITY, note=_COMPATIBLE),
         torch=absent(_NO_GENERIC_CAPTURE),
         opencl=absent(_NO_CAPTURE),
-        reference=absent("the reference device captures nothing"),
     ),
     define(
         "THR-1",
@@ -92,7 +89,6 @@ CLAUSES: Final[tuple[Clause, ...]] = (
         musa=must_torch(at.M_POOL, at.T_POOL, note="the pool's code is torch.cuda's"),
         torch=must_torch(at.T_POOL),
         opencl=must(at.O_THR, note="every call may be made from several threads, but for one kernel's arguments"),
-        reference=absent(_NO_THREADS),
     ),
     define(
         "THR-2",
@@ -104,6 +100,6 @@ CLAUSES: Final[tuple[Clause, ...]] = (
         musa=should(at.T_GIL, basis=Basis.TORCH, note="synchronize gives up the interpreter's lock"),
         torch=should(at.T_GIL, basis=Basis.TORCH, note="synchronize gives up the interpreter's lock"),
         opencl=should(at.O_THR, basis=Basis.DOCUMENT, note="the calls are safe to make; none is said to return"),
-        reference=absent(_NO_THREADS),
+        reference=REFERENCE_OBSERVED,
     ),
 )
