@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from conformance.backends.extras import NAMES as EXTRAS
 from conformance.errors import HarnessError, UsageError
+from conformance.experiments import EXPERIMENTS
 from conformance.faults import FAULTS, fault_of
 from conformance.spec import CLAUSES
 from probes.catalogue import all_probes
 
 #: What a backend may or may not be able to do, by the names that probes use.
 CAPABILITIES: Final[Mapping[str, str]] = {
+    "blocking-stream": "a stream that the default stream orders",
+    "priority": "streams of different priorities",
     "default-stream": "a stream that exists without being made",
     "elapsed": "the time between two events",
     "event-flag-blocking": "events whose synchronize gives the processor up",
@@ -24,6 +28,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "slow-copy": "a copy that ends when a gate opens",
     "unrecorded-event": "events that exist before their first record",
     "wait-stream": "a wait for everything queued on another stream",
+    **EXTRAS,
 }
 
 
@@ -37,6 +42,11 @@ def check_names() -> None:
             if fault_of(fault) is None:
                 raise HarnessError(f"probe {probe.name} names fault {fault}, which the catalogue does not have")
         for case in probe.cases:
+            if case.experiment and case.experiment not in EXPERIMENTS:
+                raise HarnessError(f"probe {probe.name} names experiment {case.experiment}, which does not exist")
+            for clause in case.clauses:
+                if clause not in probe.clauses:
+                    raise HarnessError(f"probe {probe.name}[{case.variant}] names clause {clause}, not one of its own")
             for capability in case.needs:
                 if capability not in CAPABILITIES:
                     raise HarnessError(f"probe {probe.name} needs '{capability}', which is no capability")
