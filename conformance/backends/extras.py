@@ -43,7 +43,11 @@ class TimedCall(Waiter, Protocol):
 
 
 class Threads(Protocol):
-    """Host threads by name; each lives as long as its session, and makes one call at a time."""
+    """Host threads by name; each makes one call at a time."""
+
+    def prepare(self, *threads: str) -> None:
+        """Start these threads, before any gate closes."""
+        ...
 
     def call(self, thread: str, function: Callable[[], object]) -> TimedCall:
         """Have ``function`` called by the thread now."""

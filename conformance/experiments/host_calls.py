@@ -68,6 +68,7 @@ def _made(bench: Bench, name: str, *, synchronize: bool = False) -> tuple[bool, 
     clock = bench.backend.clock
     with bench.session(streams=("S", "T"), events=("e", "f"), gates=("g",), buffers=("x", "y", "h")) as session:
         threads = threads_of(bench.backend, session)
+        threads.prepare("caller")
         session.issue(Gate(stream="S", gate="g"))
         if name in PENDING:
             session.issue(Record(stream="S", event="e"))
@@ -126,6 +127,7 @@ def _destroyed(bench: Bench, *, destroy: bool) -> tuple[bool, bool, str]:
     """(did the call block?, did the copy arrive after the opening?, why that says nothing)."""
     with bench.session(streams=("T",), gates=("g",), buffers=("x", "h", "hx")) as session:
         threads = threads_of(bench.backend, session)
+        threads.prepare("caller")
         private = private_streams_of(bench.backend, session)
         private.make("P")
         session.issue(Fill(stream="T", buffer="x", value=TOKEN))

@@ -49,6 +49,12 @@ def _verdict(bench: Bench, wrong: str, why: str, control: Callable[[], tuple[str
     return failed(CLAUSE, wrong, repeat=True) if wrong else held(CLAUSE)
 
 
+def _threads(bench: Bench, session: Session, *names: str) -> Threads:
+    threads = threads_of(bench.backend, session)
+    threads.prepare(*names)
+    return threads
+
+
 def _by(bench: Bench, threads: Threads | None, name: str, function: Callable[[], object]) -> None:
     """Have it done by a thread, or here. Raises what it raises; one that never returns is left to its gate's limit."""
     if threads is None:
@@ -64,7 +70,7 @@ def _handed(bench: Bench, *, threaded: bool) -> tuple[str, str]:
     with bench.session(
         streams=("S", "U", "V"), events=("e",), gates=("g",), buffers=("x", "y", "v", "h", "hy", "hv")
     ) as session:
-        threads = threads_of(bench.backend, session) if threaded else None
+        threads = _threads(bench, session, "records", "waits", "asks") if threaded else None
         answers: list[bool] = []
 
         def record() -> None:
@@ -115,7 +121,7 @@ def _at_once(bench: Bench, *, threaded: bool) -> tuple[str, str]:
     with bench.session(
         streams=[f"S{n}" for n in names], events=[f"e{n}" for n in names], gates=[f"g{n}" for n in names]
     ) as session:
-        threads = threads_of(bench.backend, session) if threaded else None
+        threads = _threads(bench, session, *names) if threaded else None
         early: set[str] = set()
         late: set[str] = set()
         for n in names:
@@ -157,7 +163,7 @@ def current_stream(bench: Bench) -> Iterator[Statement]:
     with bench.session(
         streams=("S", "T", DEFAULT_STREAM), gates=("g",), buffers=("x", "hx", "ha", "hb", "hc")
     ) as session:
-        threads = threads_of(bench.backend, session)
+        threads = _threads(bench, session, "enters", "other")
         current = current_stream_of(bench.backend, session)
         session.issue(Fill(stream="T", buffer="x", value=1))
         session.issue(Copy(stream="T", source="x", target="hx"))

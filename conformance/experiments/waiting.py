@@ -41,7 +41,9 @@ def blocking_flag(bench: Bench) -> Iterator[Statement]:
 def _busy(bench: Bench) -> float | None:
     """Processor time a second of a thread that does nothing else: 1 unless the machine is full."""
     with bench.session(streams=("S",)) as session:
-        call = threads_of(bench.backend, session).burn("busy", HOLD)
+        threads = threads_of(bench.backend, session)
+        threads.prepare("busy")
+        call = threads.burn("busy", HOLD)
         if bench.control(bench.until(lambda: call.returned)) and call.cpu > 0:
             return call.cpu / call.seconds
     return None

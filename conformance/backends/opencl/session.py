@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from conformance.backends.api import Clock, Request
     from conformance.backends.calls import HelperCall, HelperPool, Watchdog
     from conformance.backends.opencl.runtime import Runtime
+    from conformance.backends.threads import HostThreads
 
 #: What OpenCL, or its Python binding, has no call for.
 UNSUPPORTED: Final[Mapping[str, str]] = {
@@ -46,6 +47,7 @@ class OpenCLSession:
         clock: Clock,
         watchdog: Watchdog,
         helpers: HelperPool,
+        threads: HostThreads,
         request: Request,
         on_close: Callable[[OpenCLSession], None],
     ) -> None:
@@ -55,6 +57,7 @@ class OpenCLSession:
             raise unsupported("event-flag-blocking")
         self._cl, self._np, self._runtime = runtime.cl, runtime.np, runtime
         self._pool, self._clock, self._watchdog, self._helpers = pool, clock, watchdog, helpers
+        self.threads = threads
         self._limit, self._on_close = request.gate_limit, on_close
         host = [name for name in request.buffers if program.is_host_buffer(name)]
         device = [name for name in request.buffers if not program.is_host_buffer(name)]
@@ -150,6 +153,12 @@ class OpenCLSession:
         helper = self._helpers.start(blocking)
         self._calls.append(helper)
         return helper
+
+    def extra(self, name: str) -> object:
+        """What an experiment asks for, before any gate closes."""
+        from conformance.backends.opencl.beside import extra
+
+        return extra(self, name)
 
     def close(self) -> bool:
         """Open every gate and prove by tokens that each queue ran dry; False if one did not.

@@ -168,6 +168,9 @@ class VirtualThreads:
     def __init__(self, session: BesideSession) -> None:
         self._device = session.device
 
+    def prepare(self, *threads: str) -> None:
+        """They are there."""
+
     def call(self, thread: str, function: Callable[[], object]) -> _Made:
         """Make the call."""
         return _Made(self._device, thread, function)
