@@ -9,11 +9,12 @@ the next host step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from conformance.backends.api import Backend, Clock, DeviceInfo, GateKind, Request, Session, Waiter
+from conformance.backends.fault_calls import SESSIONS, HeldCall, Through
 from conformance.errors import UsageError, unknown_name
 from probes.program import (
     Copy,
@@ -44,6 +45,7 @@ FAULTS: Final[Mapping[str, str]] = {
     "wait-newest-record": "changes device waits alone",
     "rerecord-ignored": "changes host query, host synchronize and device waits",
     "destroy-drops-waits": "changes device waits alone",
+    **{name: session.text for name, session in SESSIONS.items()},
 }
 
 #: Faults under which an event is late until its stream's tail, a record behind the last such operation, is complete.
@@ -61,23 +63,6 @@ def check_faults(faults: tuple[str, ...], backend: str) -> None:
             raise UsageError(unknown_name("fault", fault, list(FAULTS), advice))
     if len(faults) > 1:
         raise UsageError(f"faults {', '.join(faults)}: over the {backend} backend one fault can be given at a time")
-
-
-class _Held:
-    """A synchronize that returns only when all its parts have, and a condition holds."""
-
-    def __init__(self, parts: list[Waiter], condition: Callable[[], bool]) -> None:
-        self._parts, self._condition = parts, condition
-
-    @property
-    def returned(self) -> bool:
-        """Have all parts returned, and does the condition hold?"""
-        return all(part.returned for part in self._parts) and self._condition()
-
-    @property
-    def error(self) -> BaseException | None:
-        """The first part's error."""
-        return next((part.error for part in self._parts if part.error is not None), None)
 
 
 @dataclass(slots=True)
@@ -234,6 +219,16 @@ class FaultySession:
         self._host_step()
         return self.inner.read(buffer)
 
+    def calls(self, function: str) -> int:
+        """How often a host function was called."""
+        self._host_step()
+        return self.inner.calls(function)
+
+    def elapsed(self, start: str, end: str) -> float:
+        """Seconds between two events."""
+        self._host_step()
+        return self.inner.elapsed(start, end)
+
     def destroy(self, event: str) -> None:
         """Drop the event, and under one fault its waits that were kept back."""
         self._host_step()
@@ -251,7 +246,7 @@ class FaultySession:
                 entered.flushed = True
             return self.inner.start(call)
         if self.fault == "sync-noop":
-            return _Held([], lambda: True)
+            return HeldCall([], lambda: True)
         parts = [self.inner.start(call)]
         record = self.recorded.get(call.event)
         if record is None:
@@ -260,7 +255,7 @@ class FaultySession:
             parts.append(self.inner.start(Sync(event=_shadow(call.event))))
         if record.tailed and not record.published:
             parts.append(self.inner.start(Sync(event=_tail(record.stream))))
-        return _Held(parts, lambda: self.fault != "late-sync" or record.flushed)
+        return HeldCall(parts, lambda: self.fault != "late-sync" or record.flushed)
 
     def close(self) -> bool:
         """Queue what was kept back, and close: whatever comes of the first, the gates are opened."""
@@ -312,8 +307,10 @@ class FaultyBackend:
         """The software below."""
         return self.inner.software()
 
-    def session(self, request: Request) -> FaultySession:
+    def session(self, request: Request) -> FaultySession | Through:
         """A session below, with room for shadows."""
+        if (wrong := SESSIONS.get(self._fault)) is not None:
+            return wrong(self.inner.session(wrong.asked(request)), request, self.clock)
         events = [*request.events, *map(_shadow, request.events), *map(_tail, request.streams)]
         return FaultySession(self.inner.session(replace(request, events=events)), self._fault)
 

@@ -26,6 +26,16 @@ _ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "unregister": ("MemHostUnregister",),
         "pointer": ("MemHostGetDevicePointer_v2", "MemHostGetDevicePointer"),
         "eventquery": ("EventQuery",),
+        "newstream": ("StreamCreate",),
+        "dropstream": ("StreamDestroy_v2", "StreamDestroy"),
+        "tohost": ("MemcpyDtoHAsync_v2", "MemcpyDtoHAsync"),
+        # The second version takes the mode; the first is another function.
+        "capture": ("StreamBeginCapture_v2",),
+        "endcapture": ("StreamEndCapture",),
+        "instantiate": ("GraphInstantiateWithFlags",),
+        "launchgraph": ("GraphLaunch",),
+        "dropexec": ("GraphExecDestroy",),
+        "dropgraph": ("GraphDestroy",),
     }
 )
 
@@ -123,6 +133,8 @@ _ROCM: Final = Vendor(
         register=("hipHostRegister",),
         unregister=("hipHostUnregister",),
         pointer=("hipHostGetDevicePointer",),
+        newstream=("hipStreamCreateWithFlags",),
+        capture=("hipStreamBeginCapture",),
     ),
     wait_extra=(0xFFFFFFFF,),  # HIP's wait takes a mask
     blocking=("HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY", "CUDA_LAUNCH_BLOCKING"),
@@ -132,8 +144,8 @@ _ROCM: Final = Vendor(
 # mtrtcCreateProgram, mtrtcCompileProgram, mtrtcGetFatBin, mtrtcGetFatBinSize, mtrtcGetProgramLog,
 # mtrtcGetProgramLogSize; muModuleLoadData, muModuleGetFunction, muLaunchKernel, muLaunchHostFunc,
 # muStreamWriteValue32; every name below that begins with musa; MUSA_LAUNCH_BLOCKING; --offload-arch=mp_NN.
-# By analogy with CUDA, never seen: muGetErrorName, muCtxGetCurrent, muCtxSetCurrent, muMemHost*, every
-# name that ends in _v2, mtrtcDestroyProgram, clock64() as a clock and its rate (measured before use, and a
+# By analogy with CUDA, never seen: muStreamCreate, muStreamDestroy, muStreamBeginCapture and End, muGraph*,
+# muMemcpyDtoHAsync, muGetErrorName, muCtxGetCurrent, muCtxSetCurrent, muMemHost*, every name that ends in _v2, mtrtcDestroyProgram, clock64() as a clock and its rate (measured before use, and a
 # gate is bounded by its polls as well), the Triton module. muStreamWaitValue32: third-party notes only.
 # A name that is not exported costs the gate kind that needs it, with a reason, and never the run.
 _MUSA: Final = Vendor(

@@ -28,6 +28,8 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
     "host-fn": "clEnqueueNativeKernel is not in pyopencl, and clSetEventCallback calls in no queue's order",
     "elapsed": "clGetEventProfilingInfo times one command; no call gives the time between two events",
     "mixed": "OpenCL has one API",
+    "blocking-stream": "clCreateCommandQueueWithProperties makes every queue; OpenCL has no default one to be tied to",
+    "priority": "CL_QUEUE_PRIORITY_KHR (cl_khr_priority_hints) is an extension that pyopencl's queues do not take",
     "second-gate": "user events are the only gates of OpenCL that the host opens",
     "host-copy": "clEnqueueCopyBuffer takes no host memory, and no command copies host memory to host memory",
 }
@@ -132,6 +134,14 @@ class OpenCLSession:
     def read(self, buffer: str) -> int:
         """The first word of a host buffer, by a plain load."""
         return int(self._got.host[buffer][0])
+
+    def calls(self, function: str) -> int:
+        """OpenCL queues no host function: raises Unsupported."""
+        raise unsupported("host-fn")
+
+    def elapsed(self, start: str, end: str) -> float:
+        """OpenCL has no such call: raises Unsupported."""
+        raise unsupported("elapsed")
 
     def destroy(self, event: str) -> None:
         """Release our references to the event's markers."""

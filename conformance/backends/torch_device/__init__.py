@@ -13,10 +13,12 @@ from conformance.backends.api import Clock, DeviceInfo, GateKind, Request
 from conformance.backends.calls import HelperPool, HostClock
 from conformance.backends.gates import GateError, Ladder
 from conformance.backends.registry import PROFILES
+from conformance.backends.torch_device.beside import Beside
+from conformance.backends.torch_device.kinds import HostFunctions, OtherStreams
 from conformance.backends.torch_device.resources import DRAIN_LIMIT, ROWS, STREAMS, Memory, Tokens
 from conformance.backends.torch_device.session import UNSUPPORTED, TorchSession, not_idle
 from conformance.backends.torch_device.surfaces import GenericSurface, Surface, VendorSurface
-from conformance.backends.torch_device.warmup import warm_up
+from conformance.backends.torch_device.warmup import warm_up, warm_up_others
 from conformance.backends.vendors import VENDORS, Vendor
 from conformance.errors import BackendUnavailable
 
@@ -72,21 +74,22 @@ class TorchBackend:
         self.name, self.profile, self.surface = name, PROFILES[name], surface
         self.clock: Clock = HostClock()
         vendor = VENDORS[name]
-        self._index = int(device)
+        self.index = int(device)
         self.torch, self.module = load(vendor)
         if not self.module.is_available():
             raise BackendUnavailable(
                 f"{name}: torch.{vendor.module}.is_available() is False with torch {self.torch.__version__}"
             )
-        self.module.set_device(self._index)
-        torch_device = self.torch.device(vendor.module, self._index)
+        self.module.set_device(self.index)
+        torch_device = self.torch.device(vendor.module, self.index)
         self.torch.zeros(1, device=torch_device)
-        self.module.synchronize(self._index)
+        self.module.synchronize(self.index)
         self._surfaces: dict[str, Surface] = {
-            "vendor": VendorSurface(self.torch, self.module, vendor, self._index),
-            "generic": GenericSurface(self.torch, self.module, vendor, self._index),
+            "vendor": VendorSurface(self.torch, self.module, vendor, self.index),
+            "generic": GenericSurface(self.torch, self.module, vendor, self.index),
         }
         self.helpers = HelperPool(name)
+        self.beside = Beside(self)
         # Everything is made and used once before the first gate closes: docs/rules.md 8.
         used = ("vendor", "generic") if surface == "mixed" else (surface,)
         self._streams = {family: [self._surfaces[family].stream() for _ in range(STREAMS)] for family in used}
@@ -108,6 +111,12 @@ class TorchBackend:
             # Without a gate nothing can be said, and that is said case by case: the run is inconclusive.
             self._no_gate = str(error)
         self._take_second()
+        self._others = {family: OtherStreams(self._surfaces[family], self.ladder, self._no_gate) for family in used}
+        for family in used:
+            warm_up_others(self._surfaces[family], self._others[family], self.memory)
+        main = self.main_surface
+        warmed = [main.gated(stream) for stream in (*self.streams(main)[:2], *self._others[used[0]].blocking[:1])]
+        self.functions = HostFunctions(self.ladder, self._no_gate, warmed)
         if not self._tokens.drained([(self._surfaces[family], s) for family in used for s in self._streams[family]]):
             self.close()
             raise BackendUnavailable(f"{name}: the device did not become idle after its warm-up; is it in use?")
@@ -124,6 +133,10 @@ class TorchBackend:
     def streams(self, surface: Surface) -> list[Any]:
         """The side streams of a family, always the same and in the same order."""
         return self._streams[surface.name]
+
+    def others(self, surface: Surface) -> OtherStreams:
+        """The blocking and the prioritised streams of a family."""
+        return self._others[surface.name]
 
     def _take_second(self) -> None:
         """A pool of a second kind of gate; without one the report says `single-gate`."""
@@ -174,7 +187,7 @@ class TorchBackend:
             polls += 1
         if done:
             # A gate whose launch failed has nothing to wait for, and is not used again.
-            whole = [gate for gate in gates if gate.ended()]
+            whole = [gate for gate in gates if gate.ended() and gate is not self.functions.own]
             self._free += [gate for gate in whole if gate.kind != self._second]
             self._free_second += [gate for gate in whole if gate.kind == self._second]
         self.usable = self.usable and done
@@ -184,19 +197,19 @@ class TorchBackend:
         """The device in use; its name and driver are read as `decide` reads them, without torch."""
         from conformance.backends.torch_device.identity import identify, unique_name
 
-        properties = self.module.get_device_properties(self._index)
-        name, driver = identify(self.name, self._index)
+        properties = self.module.get_device_properties(self.index)
+        name, driver = identify(self.name, self.index)
         known = name != "unknown"
         capability = f"sm_{properties.major}{properties.minor}"
         if self.name == "rocm":  # on CUDA the attribute holds the device's name
             capability = properties.gcnArchName
         return DeviceInfo(
             name=name if known else str(properties.name),
-            index=self._index,
+            index=self.index,
             capability=str(capability),
             driver=driver,
             runtime=str(self.torch.version.cuda or getattr(self.torch.version, "hip", None) or ""),
-            lock=f"{self.name}-{unique_name(properties, self._index)}",
+            lock=f"{self.name}-{unique_name(properties, self.index)}",
         )
 
     def gate(self) -> GateKind:
@@ -220,6 +233,10 @@ class TorchBackend:
             return "; ".join(f"{kind}: {tried[kind]}" for kind in SECOND if kind in tried) or self._no_gate
         if capability == "event-flag-blocking" and self.surface == "generic":
             return "torch.Event(blocking=True) is accepted and ignored, as torch's docstring says"
+        if capability == "host-fn":
+            return self.functions.missing or None
+        if capability in ("blocking-stream", "priority"):
+            return self._others[self.main_surface.name].missing.get(capability)
         return UNSUPPORTED.get(capability)
 
     def software(self) -> Mapping[str, str]:
@@ -246,6 +263,7 @@ class TorchBackend:
         if self.ladder is not None:
             self.ladder.close()
         self.helpers.close()
+        self.beside.close()
 
 
 __all__ = ["TorchBackend", "load"]
