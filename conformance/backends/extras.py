@@ -61,8 +61,10 @@ class Threads(Protocol):
 class Blocks(Protocol):
     """Memory blocks of any size: a device part and a host part that copies can reach."""
 
-    def make(self, name: str, size: int) -> None:
-        """A block of ``size`` bytes, a multiple of 4. Before any gate closes."""
+    def make(self, name: str, size: int, *, stored: bool = False) -> None:
+        """A block of ``size`` bytes, a multiple of 4. Before any gate closes. ``stored``: a kernel will store to its
+        host part; raises Unsupported where there is none.
+        """
         ...
 
     def fill(self, stream: str, name: str, value: int) -> None:
@@ -74,7 +76,7 @@ class Blocks(Protocol):
         ...
 
     def store(self, stream: str, name: str, value: int) -> None:
-        """Queue a kernel that stores ``value`` to every byte of the host part. Raises Unsupported without one."""
+        """Queue a kernel that stores ``value`` to every byte of the host part."""
         ...
 
     def holds(self, name: str, value: int) -> bool:

@@ -25,7 +25,7 @@ def block(bench: Bench) -> Iterator[Statement]:
     value = 1 + bench.number % 127  # never what an earlier repetition left
     with bench.session(streams=("S",), events=("e",), gates=("g",)) as session:
         blocks = blocks_of(bench.backend, session)
-        blocks.make("b", size)
+        blocks.make("b", size, stored=by_kernel)
         session.issue(Gate(stream="S", gate="g"))
         if by_kernel:
             blocks.store("S", "b", value)

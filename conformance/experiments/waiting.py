@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Seconds for which a thread sits in synchronize.
 HOLD: Final = 0.05
 #: A wait spins if it uses more than this part of what a thread uses that does nothing but use its processor.
-SPINS: Final = 0.5
+SPINS: Final = 0.25
 
 
 def blocking_flag(bench: Bench) -> Iterator[Statement]:

@@ -40,8 +40,10 @@ class Blocks:
         self._session = session
         self._blocks: dict[str, tuple[Any, Any]] = {}
 
-    def make(self, name: str, size: int) -> None:
+    def make(self, name: str, size: int, *, stored: bool = False) -> None:
         """A block of zeros."""
+        if stored:
+            raise Unsupported("pinned-kernel", UNSUPPORTED["pinned-kernel"])
         cl, np = self._session._cl, self._session._np
         buffer = cl.Buffer(self._session._runtime.context, cl.mem_flags.READ_WRITE, size)
         self._blocks[name] = buffer, np.zeros(size // 4, np.uint32)
@@ -61,7 +63,7 @@ class Blocks:
         queue.flush()
 
     def store(self, stream: str, name: str, value: int) -> None:
-        """OpenCL promises nothing of it: raises Unsupported."""
+        """Not to be had: `make` says so."""
         raise Unsupported("pinned-kernel", UNSUPPORTED["pinned-kernel"])
 
     def holds(self, name: str, value: int) -> bool:

@@ -111,7 +111,6 @@ class BesideSession(ReferenceSession):
         made: dict[str, Callable[[BesideSession], object]] = {
             "threads": VirtualThreads,
             "block-copies": VirtualBlocks,
-            "pinned-kernel": VirtualBlocks,
             "graph-capture": VirtualGraphs,
             "ipc-events": VirtualPeer,
             "private-streams": VirtualPrivateStreams,
@@ -187,7 +186,7 @@ class VirtualBlocks:
         self._session, self._sizes = session, dict[str, int]()
         self._stored: set[str] = set()
 
-    def make(self, name: str, size: int) -> None:
+    def make(self, name: str, size: int, *, stored: bool = False) -> None:
         """A block."""
         self._sizes[name] = size
 
