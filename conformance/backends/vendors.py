@@ -145,8 +145,9 @@ _ROCM: Final = Vendor(
 # mtrtcGetProgramLogSize; muModuleLoadData, muModuleGetFunction, muLaunchKernel, muLaunchHostFunc,
 # muStreamWriteValue32; every name below that begins with musa; MUSA_LAUNCH_BLOCKING; --offload-arch=mp_NN.
 # By analogy with CUDA, never seen: muStreamCreate, muStreamDestroy, muStreamBeginCapture and End, muGraph*,
-# muMemcpyDtoHAsync, muGetErrorName, muCtxGetCurrent, muCtxSetCurrent, muMemHost*, every name that ends in _v2, mtrtcDestroyProgram, clock64() as a clock and its rate (measured before use, and a
-# gate is bounded by its polls as well), the Triton module. muStreamWaitValue32: third-party notes only.
+# muMemcpyDtoHAsync, muGetErrorName, muCtxGetCurrent, muCtxSetCurrent, muMemHost*, every name that ends in _v2,
+# mtrtcDestroyProgram, clock64() as a clock and its rate (measured before use, and a gate is bounded by its
+# polls as well), the Triton module. muStreamWaitValue32: third-party notes only.
 # A name that is not exported costs the gate kind that needs it, with a reason, and never the run.
 _MUSA: Final = Vendor(
     name="musa",

@@ -52,6 +52,7 @@ class Peer:
             os.close(requests)
             os.close(theirs)
         self._ready = False
+        self.refused = False  # it could not open the device, so another one will not either
         self.gone = ""  # why it can no longer be asked
 
     @property
@@ -61,10 +62,15 @@ class Peer:
             try:
                 line = self._lines.next(0.0)
             except EOFError:
+                self.refused = True
                 self._end("it could not open the device")
-                raise Unsupported("ipc-events", f"another process: {self.gone}") from None
+                raise self.refusal() from None
             self._ready = line is not None
         return self._ready
+
+    def refusal(self) -> Unsupported:
+        """Why there is no other process."""
+        return Unsupported("ipc-events", f"another process: {self.gone}")
 
     def ask(self, what: str, **arguments: Any) -> Any:
         """Its answer. Raises DeviceError if it has none in time, or the call raised there."""
@@ -109,6 +115,8 @@ class TorchPeers:
     def __init__(self, beside: Beside, inside: Inside) -> None:
         if inside.backend.surface == "generic":
             raise Unsupported("ipc-events", "torch.Event.ipc_handle raises NotImplementedError on every device")
+        if beside.peer is not None and beside.peer.refused:
+            raise beside.peer.refusal()
         if beside.peer is None or beside.peer.gone:
             beside.peer = Peer(beside.backend.name, beside.backend.index)
         self._peer, self._inside = beside.peer, inside
