@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from conformance.errors import Unsupported
 from probes.program import (
     DEFAULT_STREAM,
     Copy,
@@ -37,6 +38,15 @@ SLOW: Final = 0.03
 BLOCKED: Final = 1.2
 #: A stream of the program below, for what overtakes its own stream.
 SPARE: Final = "spare"
+
+
+def extra_below(inner: Session, name: str) -> object:
+    """What an experiment asks the session below for. Raises Unsupported where that has no such hook."""
+    hook = getattr(inner, "extra", None)
+    if hook is None:
+        raise Unsupported(name, "sessions of the backend below have no hook 'extra'")
+    made: object = hook(name)
+    return made
 
 
 class HeldCall:
@@ -100,6 +110,10 @@ class Through:
     def read(self, buffer: str) -> int:
         """A load from a host buffer."""
         return self.inner.read(buffer)
+
+    def extra(self, name: str) -> object:
+        """What an experiment asks for: that of the session below."""
+        return extra_below(self.inner, name)
 
     def calls(self, function: str) -> int:
         """How often a host function was called."""

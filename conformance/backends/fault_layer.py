@@ -14,8 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from conformance.backends.api import Backend, Clock, DeviceInfo, GateKind, Request, Session, Waiter
-from conformance.backends.fault_calls import SESSIONS, HeldCall, Through
-from conformance.errors import UsageError, unknown_name
+from conformance.backends.fault_calls import SESSIONS as CALLS
+from conformance.backends.fault_calls import HeldCall, Through, extra_below
+from conformance.backends.fault_extras import SESSIONS as EXTRAS
+from conformance.errors import Unsupported, UsageError, unknown_name
 from probes.program import (
     Copy,
     DeviceOp,
@@ -30,6 +32,9 @@ from probes.program import (
     Wait,
     WaitStream,
 )
+
+#: Faults that are sessions of their own.
+SESSIONS: Final[Mapping[str, type[Through]]] = {**CALLS, **EXTRAS}
 
 #: What each fault delays or changes, for ``explain`` and reports.
 FAULTS: Final[Mapping[str, str]] = {
@@ -218,6 +223,12 @@ class FaultySession:
         """A load from a host buffer."""
         self._host_step()
         return self.inner.read(buffer)
+
+    def extra(self, name: str) -> object:
+        """What an experiment asks for: that of the session below."""
+        if name == "graph-capture":
+            raise Unsupported(name, f"the fault {self.fault} records events of its own, which no capture may take in")
+        return extra_below(self.inner, name)
 
     def calls(self, function: str) -> int:
         """How often a host function was called."""

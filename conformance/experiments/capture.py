@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from conformance.backends.api import EventFlags
@@ -56,7 +57,9 @@ def refused(bench: Bench) -> Iterator[Statement]:
         session.issue(Record(stream="T", event="e"))
         works = bench.control(bench.until(lambda: session.query("e")))
         accepted = bench.control(_forked(bench, session, graphs))
-        if answer is not None:
+        if answer is not None and not bench.control(_honest(bench)):
+            yield unclear(clause, "control: the call is wrong outside a capture too")
+        elif answer is not None:
             yield failed(clause, f"{bench.choice('call')} in a capture is accepted: {answer}", repeat=answer == HUNG)
         elif works and accepted:
             yield held(clause)
@@ -76,12 +79,39 @@ def _answer(bench: Bench, session: Session) -> str | None:
         error = _error(bench, lambda: given.append(session.query_stream("S")))
         return None if error is not None else f"it answers {given[0]}"
     if call == "wait-outside":
-        error = _error(bench, lambda: session.issue(Wait(stream="S", event="outside")))
+        # With an operation behind it, by which it would be queued at the latest.
+        behind = (Wait(stream="S", event="outside"), Fill(stream="S", buffer="x", value=TOKEN))
+        error = next(filter(None, (_error(bench, partial(session.issue, op)) for op in behind)), None)
         return None if error is not None else "the wait is queued"
     waiter = session.start(Sync(event="e") if call == "synchronize" else SyncStream(stream="S"))
     if bench.until(lambda: waiter.returned) is None:
         return HUNG
     return None if isinstance(waiter.error, bench.errors) else "it returns"
+
+
+def _honest(bench: Bench) -> float | None:
+    """Is the same call right outside a capture, behind a closed gate? None if it is not."""
+    call = bench.choice("call")
+    with bench.session(streams=("S", "T", "U"), events=("e",), gates=("g",), buffers=("y", "hy", "u", "hu")) as session:
+        session.issue(Gate(stream="S", gate="g"))
+        session.issue(Record(stream="S", event="e"))
+        if call in ("query", "query-after-end"):
+            wrong = bench.slips(lambda: session.query("e"))
+        elif call == "query-stream":
+            wrong = bench.slips(lambda: session.query_stream("S"))
+        elif call == "wait-outside":
+            session.issue(Wait(stream="T", event="e"))
+            for stream, source, target in (("T", "y", "hy"), ("U", "u", "hu")):
+                session.issue(Fill(stream=stream, buffer=source, value=TOKEN))
+                session.issue(Copy(stream=stream, source=source, target=target))
+            # That nothing arrives behind the wait counts only where it arrives without one.
+            runs = bench.until(lambda: session.read("hu") == TOKEN, bench.numbers.concurrency)
+            wrong = runs is None or bench.slips(lambda: session.read("hy") == TOKEN)
+        else:
+            waiter = session.start(Sync(event="e") if call == "synchronize" else SyncStream(stream="S"))
+            wrong = bench.slips(lambda: waiter.returned)
+        session.open("g")
+        return None if wrong else 0.0
 
 
 def _error(bench: Bench, call: Callable[[], object]) -> Exception | None:

@@ -72,8 +72,8 @@ def _seen(bench: Bench, session: Session, imported: Imported, gate: str) -> Stat
     there, here = _looks(how, session, imported)
     if how == "wait" and bench.until(lambda: imported.token() == 1, bench.numbers.concurrency) is None:
         return unclear(CLAUSE, "control: without the wait nothing arrives in the other process either")
-    early, ended = bench.slips(there), session.ended(gate)
     local = bench.slips(here)
+    early, ended = bench.slips(there), session.ended(gate)
     bench.note(f"{gate} closed", events={"e there": ("PEND", early), "e here": ("PEND", local)})
     if early and not ended:
         bench.control(None if local else 0.0)
