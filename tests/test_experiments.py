@@ -13,6 +13,7 @@ import torch_double as double
 from helpers import cli
 
 import conformance.backends.torch_device as torch_device
+from conformance.backends.fault_layer import FaultyBackend
 from conformance.backends.reference import ReferenceBackend
 from conformance.backends.registry import find, open_backend
 from conformance.errors import DeviceError
@@ -265,6 +266,27 @@ def test_the_torch_backend_finds_a_wrong_runtime(
 ) -> None:
     double.WRONG.add(wrong)
     assert broken(results(torch_backend, (probe,), Numbers(repeat=1, deadline=0.3))) == expected
+
+
+@pytest.mark.parametrize(
+    ("fault", "probe", "clauses"),
+    [
+        ("blocking-spins", "blocking-flag", {"EVT-FLAG-1"}),
+        ("query-blocks-in-sync", "beside-sync", {"EVT-QNB-1", "THR-2"}),
+        ("copy-blocks-host", "host-calls", {"MEM-PIN-1"}),
+        ("large-copy-not-captured", "block-copies", {"MEM-VIS-1"}),
+        ("current-stream-shared", "threads", {"THR-1"}),
+        ("records-thread-local", "threads", {"THR-1"}),
+        ("captured-query-succeeds", "capture-rules", {"CAP-1"}),
+        ("ipc-always-complete", "other-process", {"EVT-IPC-1"}),
+    ],
+)
+def test_a_fault_over_the_torch_backend_is_found_in_real_time(
+    fault: str, probe: str, clauses: set[str], torch_backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conformance.backends.fault_extras.BLOCKED", 0.3)
+    wrong = FaultyBackend(torch_backend, (fault,))
+    assert set(broken(results(wrong, (probe,), Numbers(repeat=1, deadline=0.2)))) == clauses
 
 
 def test_another_process_that_is_told_a_lie_is_found_out(

@@ -45,13 +45,11 @@ def refused(bench: Bench) -> Iterator[Statement]:
             answer = None if bench.choice("call") == "query-after-end" else _answer(bench, session)
         finally:
             # A capture that refused something is spoilt, and says so here once more.
-            spoilt = _error(bench, lambda: graphs.end("S"))
-            if spoilt is not None:
-                graphs.discard()
+            _error(bench, lambda: graphs.end("S"))
         if bench.choice("call") == "query-after-end":
             # Never launched, so what the event stands for has not run: any answer but yes will do.
-            answer = _answer(bench, session) or None
-            graphs.discard()
+            answer = _answer(bench, session)
+        graphs.discard()
         bench.note(bench.choice("call"), returned=answer != HUNG)
         # Refusing must not be all that is left: the event works outside, and the next capture is accepted.
         session.issue(Record(stream="T", event="e"))
