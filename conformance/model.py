@@ -59,6 +59,7 @@ class Node:
     tied: tuple[Node, ...] = ()  # those of preds that only the legacy default stream's rule makes so
     ancestors: int = 0  # bit set of indices, itself included
     untied: int = 0  # the same without that rule
+    needs: int = 0  # bit set of the indices of preds
     born: int = 0  # bit set of the nodes in Done* when it was issued
 
 
@@ -119,6 +120,7 @@ class Model:
         node.ancestors = node.untied = 1 << node.index
         for pred in node.preds:
             node.ancestors |= pred.ancestors
+            node.needs |= 1 << pred.index
         for pred in own:
             node.untied |= pred.untied
         self._last[node.stream] = node
@@ -135,13 +137,13 @@ class Model:
         return (last,) if is_blocking_stream(stream) and last is not None else ()
 
     def _settle(self) -> None:
-        left = []
+        done, opened, left = self.done, self.opened, []
         for node in self._pending:
-            if self.openable(node) and all(self.done >> pred.index & 1 for pred in node.preds):
-                self.done |= 1 << node.index
+            if (node.gate is None or node.gate in opened) and not node.needs & ~done:
+                done |= 1 << node.index
             else:
                 left.append(node)
-        self._pending = left
+        self.done, self._pending = done, left
         while self._first_closed < len(self.nodes) and self.openable(self.nodes[self._first_closed]):
             self._first_closed += 1
 

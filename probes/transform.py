@@ -7,7 +7,7 @@ that the same host points can be compared and no stream changes its queue.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from probes.notation import lane_of
@@ -89,6 +89,11 @@ def with_other_event(program: Program, records: Collection[int], name: str) -> P
 def with_plain_streams(program: Program, prefix: str) -> Program:
     """``program`` with each stream whose name begins with ``prefix`` replaced by an ordinary side stream."""
     names = {name: f"plain{number}" for number, name in enumerate(program.streams) if name.startswith(prefix)}
+    return with_streams(program, names)
+
+
+def with_streams(program: Program, names: Mapping[str, str]) -> Program:
+    """``program`` with its streams called by other names; two may become one."""
     steps: list[Step] = []
     for step in program.steps:
         new: Step = step

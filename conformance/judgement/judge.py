@@ -31,7 +31,7 @@ from probes.program import (
     WaitStream,
     is_blocking_stream,
 )
-from probes.transform import with_plain_streams, without
+from probes.transform import with_plain_streams, with_streams, without
 from reports.records import Verdict
 
 #: What streams of different priorities must keep as streams of one do.
@@ -143,14 +143,15 @@ def _judge_pending(walk: Walk, event: str, seen: Seen, record: Node) -> None:
         node.kind == "record" and node.event == event and model.is_done(node) for node in model.nodes[: record.index]
     )
     clauses = ["EVT-SAFE-1" if walk.by_query else "EVT-SYNC-1", *(["EVT-REREC-1"] if again else [])]
-    held = [n for n in model.holding(record) if n.gate in proof]
-    if held and all(n.kind == "host-fn" for n in held):
-        clauses.append("HFN-BLOCK-1")
     if proof and record.stream == DEFAULT_STREAM and model.held_by_ties(record):
-        if not seen.ever and not _free_without_ties(walk, event):
-            walk.say("STM-LEGACY-2", Verdict.UNSUPPORTED, CONCURRENCY, event=event)
-        else:
-            clauses.append("STM-LEGACY-2")
+        names = {name: DEFAULT_STREAM for name in walk.program.streams if is_blocking_stream(name)}
+        if seen.ever and not _seen_in(walk, with_streams(walk.program, names), event):
+            clauses.append("STM-LEGACY-2")  # on one stream it waits, so it is the rule that does not hold
+        elif not seen.ever:
+            # That it waits shows the rule only if it does not where no stream is tied to the default one.
+            tells = _seen_in(walk, with_plain_streams(walk.program, BLOCKING_STREAM), event)
+            tied = (Verdict.CONFORMANT, "") if tells else (Verdict.UNSUPPORTED, CONCURRENCY)
+            walk.say("STM-LEGACY-2", *tied, event=event)
     for clause in clauses:
         if not proof:
             walk.say(clause, Verdict.INCONCLUSIVE, "gate-expired", event=event)
@@ -160,9 +161,8 @@ def _judge_pending(walk: Walk, event: str, seen: Seen, record: Node) -> None:
             walk.say(clause, Verdict.CONFORMANT, event=event)
 
 
-def _free_without_ties(walk: Walk, event: str) -> bool:
-    """Is the event seen at this look where no stream is tied to the default one? Else its pending shows nothing."""
-    control = with_plain_streams(walk.program, BLOCKING_STREAM)
+def _seen_in(walk: Walk, control: Program, event: str) -> bool:
+    """Is the event seen at this look of a control?"""
     looks = walk.controls.run(control, walk.observe, walk.index)
     return walk.index < len(looks) and event in looks[walk.index].events and looks[walk.index].events[event].ever
 
@@ -173,12 +173,15 @@ def _judge_concurrency(walk: Walk, event: str, record: Node, seen: bool, witness
     ahead = [n for n in model.nodes[: record.index] if not model.openable(n)]
     free = not is_blocking_stream(record.stream) and all(n.stream == DEFAULT_STREAM for n in ahead)
     clause = "STM-NB-1" if free else "STM-CONC-1"
-    held = seen or witnessed
-    walk.say(clause, Verdict.OBSERVED, "" if held else "not held", event=event, held=held)
-    if witnessed and not free:
-        walk.say("STM-CONC-2", Verdict.OBSERVED, "" if seen else "not held", event=event, held=seen)
-    elif not free:
-        walk.say("STM-CONC-2", Verdict.UNSUPPORTED, CONCURRENCY, event=event)
+    # What does not come without the other stream's gates either does not wait for them.
+    waits = not seen and _seen_in(walk, without(walk.program, {n.step for n in ahead}), event)
+    for name, held in ((clause, seen or witnessed), ("STM-CONC-2", seen)):
+        if name == "STM-CONC-2" and (free or not (seen or witnessed)):
+            walk.say(name, Verdict.UNSUPPORTED, CONCURRENCY, event=event)
+        elif held or waits:
+            walk.say(name, Verdict.OBSERVED, "" if held else "not held", event=event, held=held)
+        else:
+            walk.say(name, Verdict.UNSUPPORTED, "control-late", event=event)
 
 
 def _judge_priority(walk: Walk) -> None:

@@ -24,6 +24,8 @@ def judge_time(walk: Walk, step: Elapsed, time: Time) -> None:
     """Judge the answer to one question for a time."""
     model = walk.model
     records = [model.current.get(event) for event in (step.start, step.end)]
+    if any(record is not None and record.index in walk.early for record in records):
+        return  # an event that was seen before it could be complete has no time that says anything
     missing = any(record is None for record in records) or not time.kept
     if missing or not all(record is not None and model.is_done(record) for record in records):
         refused = time.seconds is None

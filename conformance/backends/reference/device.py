@@ -85,6 +85,7 @@ class Device(Beside):
         self.asked: dict[str, int] = {}
         self._order = list(order)
         self._queues: dict[Any, list[Task]] = {}
+        self._prioritised = False
         self._last: dict[str, Task] = {}  # stream -> what was queued on it last
         self._unpublished: list[Task] = []
         self._timers: list[tuple[float, int, Task]] = []
@@ -193,7 +194,7 @@ class Device(Beside):
 
     def ready(self, task: Task) -> bool:
         """May this operation start?"""
-        if not all(other.done for other in task.tied):
+        if task.tied and not all(other.done for other in task.tied):
             return False
         return task.kind != "wait" or self.satisfied(task)
 
@@ -257,6 +258,7 @@ class Device(Beside):
         task.queued = self.clock
         self.tasks.append(task)
         self._last[task.stream] = task
+        self._prioritised |= is_high_priority(task.stream)
         self._queues.setdefault(self.queue_of(task.stream), []).append(task)
         self.queued(task)
         if task.kind == "record":
@@ -322,16 +324,18 @@ class Device(Beside):
             for queue in self._by_priority():
                 while queue and queue[0].done:
                     queue.pop(0)
-                if queue:
-                    for task in [task for task in queue if not task.done][: self.width(queue[0].stream)]:
-                        moved |= self._try(task)
+                if not queue:
+                    continue
+                width = self.width(queue[0].stream)
+                for task in queue[:1] if width == 1 else [task for task in queue if not task.done][:width]:
+                    moved |= self._try(task)
             for task in [task for task in self._unpublished if self.publish(task)]:
                 task.published = moved = True
                 self._unpublished.remove(task)
 
     def _by_priority(self) -> list[list[Task]]:
         """Queues, those of streams of high priority first: it is seen in nothing but the order of what may happen."""
-        if not any(map(is_high_priority, self._order)):
+        if not self._prioritised:
             return list(self._queues.values())
         return sorted(self._queues.values(), key=lambda queue: self.priority(queue[0].stream) if queue else 0)
 

@@ -338,10 +338,14 @@ def hooks_of(name: str) -> Hooks:
         return {"queue_of": lambda device, stream: device.rank(stream) % count}
     if name in FAULTS:
         return FAULTS[name]
+    from conformance.backends.reference import beside  # it needs the sessions, which need this module
+
+    if name in beside.FAULTS:
+        return beside.FAULTS[name]
     base = name.removesuffix("-device")
     if base != name and base.startswith("late-") and "publish" in FAULTS.get(base, {}):
         return FAULTS[base] | {"satisfied": _published}
-    known = [*FAULTS, *(f"queues-{k}" for k in range(1, 8))]
+    known = [*FAULTS, *beside.FAULTS, *(f"queues-{k}" for k in range(1, 8))]
     raise UsageError(unknown_name("fault", name, known, "(see 'stream-conformance list --faults')"))
 
 
