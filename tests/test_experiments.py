@@ -159,7 +159,7 @@ class Bare:
         return getattr(self._inner, name)
 
     def gate(self) -> Any:
-        return SimpleNamespace(assurance=self._assurance)
+        return SimpleNamespace(assurance=self._assurance, tried=(("kernel", "no compiler"),))
 
     def session(self, request: Any) -> Any:
         return SimpleNamespace(close=lambda: True)
@@ -178,6 +178,8 @@ def test_gates_that_only_time_ends_prove_nothing() -> None:
     timed: Any = Bare("timed")
     found = results(timed, ("host-calls", "stream-destroy"))
     assert {c.reason for result in found.values() for c in result.clauses} == {"timed-gate"}
+    none: Any = Bare("none")
+    assert results(none, ("stream-destroy",))["stream-destroy[pending-copy]"].reason.endswith("kernel: no compiler")
 
 
 # In a child, on the command line, in a report.

@@ -124,7 +124,9 @@ def _explain_probe(probe: Probe) -> None:
     _wrap("catches", ", ".join(probe.faults) or "-")
     _wrap("control", probe.control)
     _wrap("variants", ", ".join(case.variant for case in probe.cases))
-    click.echo("program" + (" (its first harvest)" if probe.pipes else ""))
+    first = probe.cases[0]
+    part = f", as far as it is one (experiment {first.experiment})" if first.experiment else ""
+    click.echo("program" + (" (its first harvest)" if probe.pipes else part))
     click.echo(textwrap.indent(probe.cases[0].text, "            "))
 
 

@@ -60,8 +60,11 @@ def run_experiment(backend: Backend, probe: Probe, case: Case, state: RunState) 
         for capability in case.needs:
             if (reason := backend.unsupported(capability)) is not None:
                 raise Unsupported(capability, reason)
-        if backend.gate().assurance == "causal":
+        gate = backend.gate()
+        if gate.assurance == "causal":
             _repeat(backend, case, state, run)
+        elif gate.assurance != "timed":
+            raise DeviceError("no gate: " + "; ".join(f"{kind}: {why}" for kind, why in gate.tried))
     except Unsupported as error:
         # A capability is missing from the first repetition on, or it is no lack of one.
         run.missing, run.error = ("", str(error)) if run.verdicts else (str(error), "")
