@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from conformance import catalogue
 from conformance.backends.extras import NAMES as EXTRAS
+from conformance.coverage import untested
 from conformance.errors import HarnessError, UsageError
 from conformance.experiments import EXPERIMENTS
 from conformance.faults import FAULTS, fault_of
 from conformance.spec import CLAUSES
 from probes.catalogue import all_probes
+from probes.scenarios import SCENARIOS
 
 #: What a backend may or may not be able to do, by the names that probes use.
 CAPABILITIES: Final[Mapping[str, str]] = {
     "blocking-stream": "a stream that the default stream orders",
+    "second-device": "a second device of the same kind",
     "priority": "streams of different priorities",
     "default-stream": "a stream that exists without being made",
     "elapsed": "the time between two events",
@@ -50,8 +54,22 @@ def check_names() -> None:
             for capability in case.needs:
                 if capability not in CAPABILITIES:
                     raise HarnessError(f"probe {probe.name} needs '{capability}', which is no capability")
+    _check_scenarios()
+    catalogue.check()
+    tested = {clause for probe in all_probes().values() for clause in probe.clauses}
+    if untested_clauses := untested(tested, CLAUSES):
+        raise HarnessError(f"clause {untested_clauses[0]} has neither a probe nor a reason for having none")
     for fault_entry in FAULTS.values():
         _check_fault(fault_entry.name, fault_entry.allowed)
+
+
+def _check_scenarios() -> None:
+    probes = all_probes()
+    for scenario in SCENARIOS:
+        for name in scenario.probes:
+            probe, _, variant = name.rstrip("]").partition("[")
+            if probe not in probes or (variant and variant not in {case.variant for case in probes[probe].cases}):
+                raise HarnessError(f"scenario {scenario.rank} names {name}, which is no probe or variant")
 
 
 def _check_fault(name: str, clauses: frozenset[str]) -> None:

@@ -17,8 +17,6 @@ WITHOUT_PROBE: Final[Mapping[str, str]] = MappingProxyType(
             "has no program of its own: every event clause is judged with events that keep no time (variants default "
             "and blocking) and with events that do (timing), and a difference shows as that clause failing in some"
         ),
-        "EVT-WAIT-6": "needs two devices; on one, torch.cuda.device_count() is 1 and there is nothing to wait across",
-        "EVT-ERR-1": "needs two devices; on one, there is no stream of another device to record on",
         "STM-PTDS-1": "torch is built with the legacy default stream, so no backend of this suite has such a stream",
         "HFN-RULES-1": _CALLER + "the suite's functions are libc's sem_post and sem_wait, one held at a time, bounded",
         "MEM-PAGE-1": _CALLER + "a permission; the suite's host memory is pinned, and nothing pageable is a witness",

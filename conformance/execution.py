@@ -31,6 +31,7 @@ from probes.program import (
     SyncStream,
     Wait,
     WaitStream,
+    is_far,
     is_host,
 )
 
@@ -77,6 +78,7 @@ class Call:
     value: bool | None = None  # what query-stream said
     seconds: float = 0.0
     time: Time | None = None  # of elapsed
+    refused: bool | None = None  # did a call that must raise do so?
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +130,10 @@ class Observer:
         self._unwatched |= {step.event for step in program.steps if isinstance(step, (Destroy, Sync))}
 
     def issue(self, op: DeviceOp, number: int) -> Call | None:
-        """Queue one operation. A call is returned only if it must not block and did not return by the deadline."""
+        """Queue one operation. A call comes back only if the program ends with it: it blocked, or must be refused."""
         started = self.backend.clock.now()
+        if self._crosses(op):
+            return self._refused(op)
         self.session.issue(op)
         seconds = self.backend.clock.now() - started
         self.model.feed(op, number)
@@ -140,6 +144,19 @@ class Observer:
         if isinstance(op, MUST_NOT_BLOCK) and seconds >= self.numbers.deadline:
             return Call(step=op, outcome=Outcome.BLOCKED, seconds=seconds)
         return None
+
+    def _crosses(self, op: DeviceOp) -> bool:
+        """Does it record an event of one device on a stream of the other?"""
+        known = self.model.current.get(op.event) if isinstance(op, Record) else None
+        return known is not None and is_far(known.stream) != is_far(op.stream)
+
+    def _refused(self, op: DeviceOp) -> Call:
+        refusals: tuple[type[Exception], ...] = (DeviceError, *self.backend.vendor_errors)
+        try:
+            self.session.issue(op)
+        except refusals:
+            return Call(step=op, outcome=Outcome.RETURNED, refused=True)
+        return Call(step=op, outcome=Outcome.RETURNED, refused=False)
 
     def host(self, step: HostStep, number: int) -> Call:
         """Do one host step."""

@@ -13,8 +13,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tabulate import tabulate
-
 from conformance.backends.reference import ReferenceBackend
 from conformance.decision import merge_clauses, not_held
 from conformance.faults import DECOYS, FAULTS, fault_of, others
@@ -23,7 +21,9 @@ from conformance.numbers import Depth, Numbers
 from conformance.run import run
 from conformance.runner import LocalRunner
 from conformance.selection import Selection, select
-from reports.records import Report, Verdict
+from conformance.trial.pipeline import LATE
+from probes.catalogue import all_probes
+from reports.records import ClauseResult, Report, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -55,7 +55,7 @@ class Row:
     kinds: tuple[str, ...]
     outcomes: tuple[str, ...]  # for two, three and four in flight
     found: tuple[str, ...]  # clauses that failed, and SHOULD clauses not held
-    killers: tuple[str, ...]  # probes that saw a failure
+    killers: tuple[str, ...]  # probes that saw a failure, or a SHOULD that does not hold
     problems: tuple[str, ...]
 
     @property
@@ -109,7 +109,12 @@ def _row(faults: tuple[str, ...], report: Report) -> Row:
     kinds = {c.kind.value for r in report.results for c in r.clauses if c.kind is not None}
     outcomes = tuple(d.outcome.value for d in report.decision.per_in_flight if d.in_flight >= 2)
     form = report.decision.form.value if report.decision.form else ""
-    killers = tuple(dict.fromkeys(r.probe for r in report.results if r.verdict is Verdict.NON_CONFORMANT))
+    seen_by = [
+        r.probe
+        for r in report.results
+        if any(_fails(c) for c in r.clauses) or (r.ring is not None and r.ring.outcome == LATE)
+    ]
+    killers = tuple(dict.fromkeys(seen_by))
     return Row(
         faults=faults,
         form=form,
@@ -117,8 +122,21 @@ def _row(faults: tuple[str, ...], report: Report) -> Row:
         outcomes=outcomes,
         found=tuple(sorted(found)),
         killers=killers,
-        problems=tuple(_problems(faults, report, failed, found, form, outcomes)),
+        problems=(*_problems(faults, report, failed, found, form, outcomes), *_overlooked(faults, killers)),
     )
+
+
+def _fails(clause: ClauseResult) -> bool:
+    return clause.verdict is Verdict.NON_CONFORMANT or clause.held is False
+
+
+def _overlooked(faults: tuple[str, ...], killers: tuple[str, ...]) -> Iterable[str]:
+    """Probes that say that they catch a fault, and did not."""
+    if len(faults) == 1:
+        for probe in all_probes().values():
+            blind = probe.family == "mixed" or all(case.second_gate for case in probe.cases)
+            if faults[0] in probe.faults and probe.name not in killers and not blind:
+                yield f"is not seen by {probe.name}, which should catch it"
 
 
 def _problems(
@@ -196,12 +214,3 @@ def selftest(
             if told is not None:
                 told(row)
     return rows
-
-
-def matrix(rows: Sequence[Row]) -> str:
-    """The kill matrix as text."""
-    table = [
-        [row.name, row.form or "-", "/".join(row.kinds) or "-", *row.outcomes, " ".join(row.found) or "-"]
-        for row in rows
-    ]
-    return tabulate(table, ["device", "form", "late", "n=2", "n=3", "n=4", "clauses found"])

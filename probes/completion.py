@@ -60,7 +60,7 @@ PROBES: Final = (
         family="completion",
         question="Is an event seen in time although a copy queued behind it on its stream has not ended?",
         clauses=("EVT-REC-1", "EVT-INDEP-1", "EVT-INDEP-2", "EVT-INDEP-3"),
-        faults=("record-captures-later", "late-idle", "deferred-record"),
+        faults=("late-idle", "deferred-record"),
         control="without the operations issued after the record on its own stream",
         cases=plain_cases(
             HEAD + WAITER + f"S: {WORK} until g2\nhost: open g1, open g2, sync-stream S, sync-device",

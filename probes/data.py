@@ -85,7 +85,7 @@ PROBES: Final = (
         family="publication",
         question="Is an event of one copy stream late because another copy stream waits?",
         clauses=("EVT-LIVE-1",),
-        faults=(),
+        faults=("lost-event",),
         control="without every wait issued after the record",
         cases=tuple(
             case

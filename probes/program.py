@@ -15,6 +15,8 @@ DEFAULT_STREAM: Final = "default"
 BLOCKING_STREAM: Final = "blocking"
 #: Streams whose name begins so are given the highest priority; all others have the default one.
 HIGH_PRIORITY: Final = "high"
+#: Streams and device buffers whose name begins so are on a second device.
+FAR: Final = "far"
 #: The lane of the host's steps in a program's text; no stream has this name.
 HOST_LANE: Final = "host"
 #: Host buffers are those whose name begins with this letter; all others live on the device.
@@ -236,6 +238,11 @@ def is_blocking_stream(name: str) -> bool:
 def is_high_priority(name: str) -> bool:
     """True if ``name`` is a stream of the highest priority."""
     return name.startswith(HIGH_PRIORITY)
+
+
+def is_far(name: str) -> bool:
+    """True if ``name`` is a stream, or a device buffer, of the second device."""
+    return name.startswith(FAR)
 
 
 def is_host_buffer(name: str) -> bool:

@@ -15,6 +15,7 @@ from conformance.faults import DECOYS, FAULTS, Fault, fault_of
 from conformance.spec import CLAUSES, Clause, Level
 from probes.catalogue import all_probes
 from probes.probe import Probe
+from probes.scenarios import scenarios_of
 
 
 @click.command("backends")
@@ -123,6 +124,8 @@ def _explain_probe(probe: Probe) -> None:
     _wrap("tests", ", ".join(probe.clauses))
     _wrap("catches", ", ".join(probe.faults) or "-")
     _wrap("control", probe.control)
+    for scenario in scenarios_of(probe.name):
+        _wrap("reported", f"{scenario.title}: {', '.join(scenario.reports)}")
     _wrap("variants", ", ".join(case.variant for case in probe.cases))
     first = probe.cases[0]
     part = f", as far as it is one (experiment {first.experiment})" if first.experiment else ""

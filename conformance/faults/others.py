@@ -43,6 +43,15 @@ FAULTS: Final = (
     fault("stream-sync-early", "stream synchronize returns at once", "STM-SYNC-1"),
     fault("query-blocks-in-sync", "query waits while another thread is inside synchronize", "EVT-QNB-1", "THR-2"),
     fault("blocking-spins", "synchronize on an event with the blocking flag spins", "EVT-FLAG-1"),
+    # Two devices.
+    fault(
+        "cross-device-wait-dropped",
+        "a wait for an event of another device is ignored",
+        "EVT-WAIT-6",
+        "EVT-SAFE-1 EVT-SYNC-1",
+        outcome="undecided",
+    ),
+    fault("wrong-device-accepted", "an event of one device may be recorded on another", "EVT-ERR-1"),
     # Kinds of streams.
     fault(
         "legacy-ignored",

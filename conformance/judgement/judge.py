@@ -57,6 +57,10 @@ def judge(program: Program, observe: Observe, looks: Sequence[Look], controls: C
         if look.call is not None and look.call.outcome is Outcome.BLOCKED and type(look.call.step) in BLOCKED:
             walk.say(BLOCKED[type(look.call.step)], Verdict.NON_CONFORMANT, "blocked", repeat=True)
             break
+        if look.call is not None and look.call.refused is not None:
+            refused = (Verdict.CONFORMANT, "") if look.call.refused else (Verdict.NON_CONFORMANT, "accepted")
+            walk.say("EVT-ERR-1", *refused)
+            break
         if not _distinct_handles(walk):
             return [walk.said[-1]]
         _returned_at_once(walk)

@@ -11,7 +11,15 @@ from typing import Final
 from conformance.judgement.statements import CONCURRENCY
 from conformance.judgement.walk import Walk
 from conformance.model import Node
-from probes.program import BLOCKING_STREAM, HIGH_PRIORITY, Program, is_blocking_stream, is_high_priority, is_host_buffer
+from probes.program import (
+    BLOCKING_STREAM,
+    HIGH_PRIORITY,
+    Program,
+    is_blocking_stream,
+    is_far,
+    is_high_priority,
+    is_host_buffer,
+)
 from probes.transform import spelled_out, with_plain_streams, without
 from reports.records import Verdict
 
@@ -61,6 +69,8 @@ def _held_by(walk: Walk, node: Node) -> tuple[set[str], list[Node]]:
     for wait in waits:
         if wait.event in model.destroyed:
             clauses.add("EVT-DESTROY-1")
+        elif wait.bound is not None and is_far(wait.bound.stream) != is_far(wait.stream):
+            clauses.add("EVT-WAIT-6")
         elif wait.temporary:
             clauses.add("STM-WSTREAM-1")
         elif model.current.get(wait.event or "") is not wait.bound:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 _NO_BOUND: Final = "no document bounds the delay: a quality, reported as a number"
 _NO_FLAGS: Final = "a marker takes no flags"
 _ONE_CONTEXT: Final = "our adapter makes one context on one device"
-_ONE_DEVICE: Final = "the reference device is one device"
 
 #: In the order in which reports list them.
 CLAUSES: Final[tuple[Clause, ...]] = (
@@ -107,6 +106,5 @@ CLAUSES: Final[tuple[Clause, ...]] = (
         musa=must_torch(at.M_DOC, at.T_DEV, note="where two devices are"),
         torch=must_torch(at.T_DEV, note="where two devices are"),
         opencl=absent(_ONE_CONTEXT),
-        reference=absent(_ONE_DEVICE),
     ),
 )

@@ -29,6 +29,7 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
     "elapsed": "clGetEventProfilingInfo times one command; no call gives the time between two events",
     "mixed": "OpenCL has one API",
     "blocking-stream": "clCreateCommandQueueWithProperties makes every queue; OpenCL has no default one to be tied to",
+    "second-device": "this adapter makes one context on one device",
     "priority": "CL_QUEUE_PRIORITY_KHR (cl_khr_priority_hints) is an extension that pyopencl's queues do not take",
     "second-gate": "user events are the only gates of OpenCL that the host opens",
     "host-copy": "clEnqueueCopyBuffer takes no host memory, and no command copies host memory to host memory",

@@ -9,7 +9,7 @@ from conformance.backends.api import DeviceInfo, EventFlags, GateKind, Request, 
 from conformance.backends.reference.device import Device
 from conformance.backends.reference.faults import make_device
 from conformance.errors import DeviceError
-from probes.program import DeviceOp, Sync, SyncDevice, SyncStream
+from probes.program import DeviceOp, Record, Sync, SyncDevice, SyncStream
 
 #: The longest pause between two looks, in virtual seconds: below the publication window.
 LONGEST_PAUSE: Final = 0.016
@@ -81,7 +81,9 @@ class ReferenceSession:
         clock.follow(device)
 
     def issue(self, op: DeviceOp) -> None:
-        """Queue one operation."""
+        """Queue one operation; DeviceError for a record that the device refuses."""
+        if isinstance(op, Record) and self._device.refuses(op):
+            raise DeviceError(f"record: event {op.event} is of another device than stream {op.stream}")
         self._device.issue(op)
 
     def handles(self) -> Mapping[str, int]:

@@ -27,6 +27,7 @@ from probes.program import (
     Wait,
     WaitStream,
     is_blocking_stream,
+    is_far,
     is_high_priority,
 )
 
@@ -187,6 +188,11 @@ class Device(Beside):
     def record_blocks(self, op: Record) -> bool:
         """Does this record hold the host back now?"""
         return False
+
+    def refuses(self, op: Record) -> bool:
+        """Is the event of another device than the stream?"""
+        known = self.current.get(op.event)
+        return known is not None and is_far(known.stream) != is_far(op.stream)
 
     def destroy_blocks(self, event: str) -> bool:
         """Does dropping the event hold the host back now?"""

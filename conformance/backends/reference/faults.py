@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from conformance.backends.reference.device import Device, Task
 from conformance.errors import UsageError, unknown_name
-from probes.program import DEFAULT_STREAM, Wait, WaitStream, is_high_priority
+from probes.program import DEFAULT_STREAM, Wait, WaitStream, is_far, is_high_priority
 
 Hooks = dict[str, Any]
 
@@ -146,6 +146,12 @@ def _only_work(device: Device, wait: Task) -> bool:
     """A wait finds nothing to wait for in a record whose stream did nothing but wait before it."""
     before = _before(device, wait.bound) if wait.bound is not None else []
     return Device.satisfied(device, wait) or (bool(before) and before[-1].kind == "wait")
+
+
+def _near_only(device: Device, wait: Task) -> bool:
+    return Device.satisfied(device, wait) or (
+        wait.bound is not None and is_far(wait.bound.stream) != is_far(wait.stream)
+    )
 
 
 def _taken_in(device: Device, record: Task) -> bool:
@@ -310,6 +316,8 @@ FAULTS: Final[dict[str, Hooks]] = {
     "copy-reads-at-enqueue": {"queued": _read_at_enqueue},
     "copy-reads-late": {"load": _read_too_late},
     "memory-scribbled": {"load": _scribble},
+    "cross-device-wait-dropped": {"satisfied": _near_only},
+    "wrong-device-accepted": {"refuses": lambda device, op: False},
     "hostfn-early": {"queued": _call_at_enqueue, "call": lambda device, task: None},
     "hostfn-async": {"functions_hold": False},
     "hostfn-twice": {"call": _call_twice},

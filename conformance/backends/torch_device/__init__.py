@@ -14,6 +14,7 @@ from conformance.backends.calls import HelperPool, HostClock
 from conformance.backends.gates import GateError, Ladder
 from conformance.backends.registry import PROFILES
 from conformance.backends.torch_device.beside import Beside
+from conformance.backends.torch_device.far import Far, missing
 from conformance.backends.torch_device.kinds import HostFunctions, OtherStreams
 from conformance.backends.torch_device.resources import DRAIN_LIMIT, ROWS, STREAMS, Memory, Tokens
 from conformance.backends.torch_device.session import UNSUPPORTED, TorchSession, not_idle
@@ -111,6 +112,7 @@ class TorchBackend:
             # Without a gate nothing can be said, and that is said case by case: the run is inconclusive.
             self._no_gate = str(error)
         self._take_second()
+        self._far: Far | None = None
         self._others = {family: OtherStreams(self._surfaces[family], self.ladder, self._no_gate) for family in used}
         for family in used:
             warm_up_others(self._surfaces[family], self._others[family], self.memory)
@@ -137,6 +139,12 @@ class TorchBackend:
     def others(self, surface: Surface) -> OtherStreams:
         """The blocking and the prioritised streams of a family."""
         return self._others[surface.name]
+
+    def far(self) -> Far:
+        """What a program has on a second device; made when first asked for, with no gate closed."""
+        if self._far is None:
+            self._far = Far(self)
+        return self._far
 
     def _take_second(self) -> None:
         """A pool of a second kind of gate; without one the report says `single-gate`."""
@@ -179,7 +187,10 @@ class TorchBackend:
     def settle(self, streams: list[tuple[Surface, Any]], gates: list[Gate], calls: list[HelperCall]) -> bool:
         """True if the streams ran dry, the gates ended and the helpers returned; else the device is given up."""
         began, polls = self.clock.now(), 0
-        done = self._tokens.drained(list(streams))
+        far = [pair for pair in streams if self._far is not None and pair[0] is self._far.surface]
+        done = self._tokens.drained([pair for pair in streams if pair not in far])
+        if far and self._far is not None:
+            done = self._far.tokens.drained(far) and done
         while done and not (all(gate.idle() for gate in gates) and all(call.returned for call in calls)):
             if self.clock.now() - began > DRAIN_LIMIT:
                 done = False
@@ -233,6 +244,8 @@ class TorchBackend:
             return "; ".join(f"{kind}: {tried[kind]}" for kind in SECOND if kind in tried) or self._no_gate
         if capability == "event-flag-blocking" and self.surface == "generic":
             return "torch.Event(blocking=True) is accepted and ignored, as torch's docstring says"
+        if capability == "second-device":
+            return missing(self.module, self.main_surface.vendor.module, self.surface)
         if capability == "host-fn":
             return self.functions.missing or None
         if capability in ("blocking-stream", "priority"):

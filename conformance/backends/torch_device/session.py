@@ -22,6 +22,7 @@ from probes.program import (
     Wait,
     WaitStream,
     is_blocking_stream,
+    is_far,
     is_high_priority,
     is_host_buffer,
 )
@@ -46,9 +47,10 @@ class TorchSession:
         self._backend, self._limit, self._flags = backend, request.gate_limit, request.flags
         self._second = request.second_gate
         self._surfaces: dict[str, Surface] = {
-            name: backend.surface_of(request.families.get(name)) for name in request.streams
+            name: backend.far().surface if is_far(name) else backend.surface_of(request.families.get(name))
+            for name in request.streams
         }
-        surfaces = set(self._surfaces.values())
+        surfaces = {surface for name, surface in self._surfaces.items() if not is_far(name)}
         free = {surface: iter(backend.streams(surface)) for surface in surfaces}
         blocking = {surface: iter(backend.others(surface).blocking) for surface in surfaces}
         high = {surface: iter(backend.others(surface).high) for surface in surfaces}
@@ -56,6 +58,8 @@ class TorchSession:
         for name, surface in self._surfaces.items():
             if name == DEFAULT_STREAM:
                 self._streams[name] = surface.default_stream()
+            elif is_far(name):
+                self._streams[name] = backend.far().streams[sum(map(is_far, self._streams))]
             else:
                 kind = blocking if is_blocking_stream(name) else high if is_high_priority(name) else free
                 self._streams[name] = next(kind[surface], None)
@@ -69,6 +73,9 @@ class TorchSession:
         self._host = {name: memory.host[row] for row, name in enumerate(host)}
         self._words = {name: memory.words[row] for row, name in enumerate(host)}
         self._device = {name: memory.device[row] for row, name in enumerate(device)}
+        for row, name in enumerate(filter(is_far, device)):
+            self._device[name] = backend.far().memory[row]
+            backend.far().clear()
         memory.clear_host(len(host))
         # Events belong to the family of the stream that records them; an unrecorded one to the first waiter's.
         self._events: dict[str, Any] = {}
