@@ -26,10 +26,9 @@ _NONE: Final = "-"
 
 def line(row: Row) -> str:
     """One device as a line; clauses that bind are caught, those that only should hold are measured."""
-    must = [clause for clause in row.found if _binds(clause)]
-    should = [clause for clause in row.found if not _binds(clause)]
+    measured = [clause for clause in row.found if clause not in row.caught]
     probes = _shortened(row.killers)
-    fields = (row.name, *map(_joined, (must, should)), row.form or _NONE, _joined(row.kinds), *row.outcomes)
+    fields = (row.name, *map(_joined, (row.caught, measured)), row.form or _NONE, _joined(row.kinds), *row.outcomes)
     return "\t".join((*fields, _joined(probes)))
 
 
