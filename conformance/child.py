@@ -65,6 +65,7 @@ class _Beating:
 
     def __init__(self, backend: Backend, beat: Callable[[], None]) -> None:
         self._backend, self._beat = backend, beat
+        self.beat = beat  # for what takes long without a program: an experiment's other process opens the device
         self.spent = False  # a session's close said that the device did not become idle
 
     def __getattr__(self, name: str) -> Any:

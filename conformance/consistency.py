@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from conformance import catalogue
+from conformance.backends.extras import NAMES as EXTRAS
+from conformance.coverage import untested
 from conformance.errors import HarnessError, UsageError
+from conformance.experiments import EXPERIMENTS
 from conformance.faults import FAULTS, fault_of
 from conformance.spec import CLAUSES
 from probes.catalogue import all_probes
+from probes.scenarios import SCENARIOS
 
 #: What a backend may or may not be able to do, by the names that probes use.
 CAPABILITIES: Final[Mapping[str, str]] = {
+    "blocking-stream": "a stream that the default stream orders",
+    "second-device": "a second device of the same kind",
+    "priority": "streams of different priorities",
     "default-stream": "a stream that exists without being made",
     "elapsed": "the time between two events",
     "event-flag-blocking": "events whose synchronize gives the processor up",
@@ -24,6 +32,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "slow-copy": "a copy that ends when a gate opens",
     "unrecorded-event": "events that exist before their first record",
     "wait-stream": "a wait for everything queued on another stream",
+    **EXTRAS,
 }
 
 
@@ -37,11 +46,30 @@ def check_names() -> None:
             if fault_of(fault) is None:
                 raise HarnessError(f"probe {probe.name} names fault {fault}, which the catalogue does not have")
         for case in probe.cases:
+            if case.experiment and case.experiment not in EXPERIMENTS:
+                raise HarnessError(f"probe {probe.name} names experiment {case.experiment}, which does not exist")
+            for clause in case.clauses:
+                if clause not in probe.clauses:
+                    raise HarnessError(f"probe {probe.name}[{case.variant}] names clause {clause}, not one of its own")
             for capability in case.needs:
                 if capability not in CAPABILITIES:
                     raise HarnessError(f"probe {probe.name} needs '{capability}', which is no capability")
+    _check_scenarios()
+    catalogue.check()
+    tested = {clause for probe in all_probes().values() for clause in probe.clauses}
+    if untested_clauses := untested(tested, CLAUSES):
+        raise HarnessError(f"clause {untested_clauses[0]} has neither a probe nor a reason for having none")
     for fault_entry in FAULTS.values():
         _check_fault(fault_entry.name, fault_entry.allowed)
+
+
+def _check_scenarios() -> None:
+    probes = all_probes()
+    for scenario in SCENARIOS:
+        for name in scenario.probes:
+            probe, _, variant = name.rstrip("]").partition("[")
+            if probe not in probes or (variant and variant not in {case.variant for case in probes[probe].cases}):
+                raise HarnessError(f"scenario {scenario.rank} names {name}, which is no probe or variant")
 
 
 def _check_fault(name: str, clauses: frozenset[str]) -> None:

@@ -14,10 +14,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
 from conformance.backends.api import Backend, EventFlags, Opinion, Request, Session, Waiter
+from conformance.errors import DeviceError
 from conformance.model import Model, Obligation
+from conformance.timekeeping import HostTimes, Time
 from probes.program import (
     Destroy,
     DeviceOp,
+    Elapsed,
     HostStep,
     Open,
     Program,
@@ -28,6 +31,7 @@ from probes.program import (
     SyncStream,
     Wait,
     WaitStream,
+    is_far,
     is_host,
 )
 
@@ -73,6 +77,8 @@ class Call:
     outcome: Outcome
     value: bool | None = None  # what query-stream said
     seconds: float = 0.0
+    time: Time | None = None  # of elapsed
+    refused: bool | None = None  # did a call that must raise do so?
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +90,7 @@ class Look:
     events: dict[str, Seen] = field(default_factory=dict)
     buffers: dict[str, int] = field(default_factory=dict)  # after the last look at the events
     arrived: dict[str, float] = field(default_factory=dict)  # seconds until a buffer held its final value
+    called: dict[str, int] = field(default_factory=dict)  # how often each host function was
     ended: frozenset[str] = frozenset()  # gates that no longer hold, after everything else
     handles: dict[str, int] = field(default_factory=dict)
     below: dict[str, Opinion] = field(default_factory=dict)  # late events, as the layer below the API has them
@@ -117,6 +124,7 @@ class Observer:
         self._records: Counter[str] = Counter()
         self._unwatched: set[str] = set()
         self._issued = 0
+        self._times = HostTimes()
         self._no_unrecorded = backend.unsupported("unrecorded-event") is not None
 
     def plan(self, program: Program) -> None:
@@ -124,17 +132,33 @@ class Observer:
         self._unwatched |= {step.event for step in program.steps if isinstance(step, (Destroy, Sync))}
 
     def issue(self, op: DeviceOp, number: int) -> Call | None:
-        """Queue one operation. A call is returned only if it must not block and did not return by the deadline."""
+        """Queue one operation. A call comes back only if the program ends with it: it blocked, or must be refused."""
         started = self.backend.clock.now()
+        if self._crosses(op):
+            return self._refused(op)
         self.session.issue(op)
         seconds = self.backend.clock.now() - started
         self.model.feed(op, number)
         self._issued = number + 1
         if isinstance(op, Record):
             self._records[op.event] += 1
+            self._times.recorded(op.event, started)
         if isinstance(op, MUST_NOT_BLOCK) and seconds >= self.numbers.deadline:
             return Call(step=op, outcome=Outcome.BLOCKED, seconds=seconds)
         return None
+
+    def _crosses(self, op: DeviceOp) -> bool:
+        """Does it record an event of one device on a stream of the other?"""
+        known = self.model.current.get(op.event) if isinstance(op, Record) else None
+        return known is not None and is_far(known.stream) != is_far(op.stream)
+
+    def _refused(self, op: DeviceOp) -> Call:
+        refusals: tuple[type[Exception], ...] = (DeviceError, *self.backend.vendor_errors)
+        try:
+            self.session.issue(op)
+        except refusals:
+            return Call(step=op, outcome=Outcome.RETURNED, refused=True)
+        return Call(step=op, outcome=Outcome.RETURNED, refused=False)
 
     def host(self, step: HostStep, number: int) -> Call:
         """Do one host step."""
@@ -143,8 +167,12 @@ class Observer:
         value: bool | None = None
         outcome = Outcome.RETURNED
         patience = self._patience(step)
+        time: Time | None = None
         if isinstance(step, Open):
+            self._times.opened[step.gate] = started
             self.session.open(step.gate)
+        elif isinstance(step, Elapsed):
+            time = self._time(step)
         elif isinstance(step, Destroy):
             self.session.destroy(step.event)
             if clock.now() - started >= self.numbers.deadline:
@@ -168,7 +196,18 @@ class Observer:
             outcome = Outcome.RETURNED if waiter.returned else Outcome.BLOCKED
         self.model.feed(step, number)
         self._issued = number + 1
-        return Call(step=step, outcome=outcome, value=value, seconds=clock.now() - started)
+        return Call(step=step, outcome=outcome, value=value, seconds=clock.now() - started, time=time)
+
+    def _time(self, step: Elapsed) -> Time:
+        """Ask for the time between two events; what the call raises is an answer."""
+        kept = self.setting.flags is EventFlags.TIMING
+        least, most = self._times.between(self.model, step.start, step.end)
+        refusals: tuple[type[Exception], ...] = (DeviceError, *self.backend.vendor_errors)
+        try:
+            seconds = self.session.elapsed(step.start, step.end)
+        except refusals as error:
+            return Time(seconds=None, refused=f"{type(error).__name__}: {error}", kept=kept)
+        return Time(seconds=seconds, kept=kept, least=least, most=most)
 
     def _must_return(self, step: HostStep) -> bool:
         """Is nothing left that the call may wait for, on any device?"""
@@ -211,6 +250,7 @@ class Observer:
         buffers: Sequence[str],
         gates: Sequence[str],
         *,
+        functions: Sequence[str] = (),
         call: Call | None = None,
         touched_later: frozenset[str] = frozenset(),
         hold: float | None = None,
@@ -225,6 +265,7 @@ class Observer:
         hoped = [e for e in asked if owed[e] is Obligation.SHOULD]
         pending = [e for e in asked if owed[e] is Obligation.PEND]
         due = self._due(buffers)
+        called = [n.function for n in model.nodes if n.function is not None and model.is_done(n)]
         polls: dict[str, list[bool]] = {event: [] for event in asked}
         after: dict[str, float] = {}
         data: dict[str, dict[str, int]] = {}
@@ -242,16 +283,18 @@ class Observer:
             for event in asked:
                 seen = self._ask(event)
                 polls[event].append(seen)
+                if seen:
+                    self._times.seen.setdefault(event, clock.now())
                 if seen and event not in after:
                     after[event] = clock.now() - started
                     data[event] = {buffer: self.session.read(buffer) for buffer in buffers}
             rounds += 1
             now = clock.now() - started
             waiting = not all(e in after for e in must) and now < hold
-            missing = any(values[buffer] != value for buffer, value in due.items())
-            hoping = (missing or any(e not in after and not self._arrived(e, values) for e in hoped)) and (
-                now < numbers.concurrency
+            missing = any(values[buffer] != value for buffer, value in due.items()) or not all(
+                self.session.calls(function) for function in called
             )
+            hoping = (missing or any(e not in after for e in hoped)) and (now < numbers.concurrency)
             if not waiting and not hoping:
                 if watched_since is None:
                     watched_since = now
@@ -271,6 +314,7 @@ class Observer:
             },
             buffers=values,
             arrived=arrived,
+            called={function: self.session.calls(function) for function in functions},
             ended=frozenset(gate for gate in gates if self.session.ended(gate)),
             handles=self.handles,
             below={event: self._below(event) for event in late},
@@ -295,10 +339,6 @@ class Observer:
             if node.kind == "copy" and node.buffer is not None and node.buffer in buffers and self.model.is_done(node)
         }
 
-    def _arrived(self, event: str, values: dict[str, int]) -> bool:
-        want = self.model.tokens(self.model.current[event])
-        return bool(want) and all(values.get(buffer) == value for buffer, value in want.items())
-
     def _watched(self, rounds: int, seconds: float) -> bool:
         """Has a pending event been watched enough? A virtual clock needs no repeated looks, only the time."""
         if self.backend.clock.virtual:
@@ -322,10 +362,11 @@ def _summary(answers: list[bool], after: float | None, data: dict[str, int]) -> 
 def request_for(program: Program, setting: Setting, numbers: Numbers) -> Request:
     """What a session must provide for this program."""
     return Request(
-        streams=setting.order or program.streams,
+        streams=setting.order if set(program.streams) <= set(setting.order) else program.streams,
         events=program.events,
         gates=program.gates,
         buffers=program.buffers,
+        functions=program.functions,
         flags=setting.flags,
         families=dict(setting.families),
         second_gate=setting.second_gate,
@@ -345,7 +386,11 @@ def execute(backend: Backend, program: Program, setting: Setting, numbers: Numbe
 def _run(observer: Observer, program: Program) -> list[Look]:
     observer.plan(program)
     events, buffers, gates = program.events, program.host_buffers, program.gates
+    functions = program.functions
     to_touch = Counter(step.event for step in program.steps if isinstance(step, (Record, Wait)))
+    for step in program.steps:
+        if isinstance(step, Elapsed):
+            to_touch.update({step.start, step.end})
     to_open = sum(isinstance(step, Open) for step in program.steps)
     looks: list[Look] = []
     late = False
@@ -359,7 +404,7 @@ def _run(observer: Observer, program: Program) -> list[Look]:
         elif late and observer.numbers.quick:
             hold = min(hold, observer.numbers.harvest)
         later = frozenset(event for event, count in to_touch.items() if count)
-        found = observer.look(events, buffers, gates, call=call, touched_later=later, hold=hold)
+        found = observer.look(events, buffers, gates, functions=functions, call=call, touched_later=later, hold=hold)
         late = late or any(
             not seen.ever and observer.model.obligation(event) is Obligation.MUST
             for event, seen in found.events.items()
@@ -378,6 +423,8 @@ def _run(observer: Observer, program: Program) -> list[Look]:
         if number == 0 or not is_host(program.steps[number - 1]):
             look()
         call = observer.host(step, number)  # type: ignore[arg-type]  # a host step
+        if isinstance(step, Elapsed):
+            to_touch.subtract({step.start, step.end})
         to_open -= isinstance(step, Open)
         if call.outcome is Outcome.BLOCKED and isinstance(step, Destroy):
             looks.append(Look(at=number + 1, call=call))

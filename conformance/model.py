@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from probes.program import (
+    DEFAULT_STREAM,
     Copy,
     Destroy,
     DeviceOp,
@@ -24,6 +25,7 @@ from probes.program import (
     Wait,
     WaitStream,
     gate_of,
+    is_blocking_stream,
     is_host,
     is_host_buffer,
 )
@@ -50,10 +52,14 @@ class Node:
     gate: str | None = None
     buffer: str | None = None  # what a fill or copy writes
     source: str | int | None = None  # what a copy reads; a fill's value
+    function: str | None = None  # what a host-fn calls
     bound: Node | None = None  # the record that a wait obeys, bound when it was issued
     temporary: bool = False  # belongs to the event that a wait-stream makes for itself
     preds: tuple[Node, ...] = ()
+    tied: tuple[Node, ...] = ()  # those of preds that only the legacy default stream's rule makes so
     ancestors: int = 0  # bit set of indices, itself included
+    untied: int = 0  # the same without that rule
+    needs: int = 0  # bit set of the indices of preds
     born: int = 0  # bit set of the nodes in Done* when it was issued
 
 
@@ -100,7 +106,7 @@ class Model:
         elif isinstance(op, Wait):
             node.kind, node.event, node.bound = "wait", op.event, self.current.get(op.event)
         elif isinstance(op, HostFn):
-            node.kind = "host-fn"
+            node.kind, node.function = "host-fn", op.name
         self._add(node)
         if node.kind == "record":
             self.current[node.event or ""] = node
@@ -108,24 +114,36 @@ class Model:
     def _add(self, node: Node) -> Node:
         node.born = self.done
         before = self._last.get(node.stream)
-        node.preds = tuple(pred for pred in (before, node.bound) if pred is not None)
-        node.ancestors = 1 << node.index
+        own = tuple(pred for pred in (before, node.bound) if pred is not None)
+        node.tied = self._ties(node.stream)
+        node.preds = own + node.tied
+        node.ancestors = node.untied = 1 << node.index
         for pred in node.preds:
             node.ancestors |= pred.ancestors
+            node.needs |= 1 << pred.index
+        for pred in own:
+            node.untied |= pred.untied
         self._last[node.stream] = node
         self.nodes.append(node)
         self._pending.append(node)
         self._settle()
         return node
 
+    def _ties(self, stream: str) -> tuple[Node, ...]:
+        """The default stream comes after what blocking streams were given before it, and before what comes later."""
+        if stream == DEFAULT_STREAM:
+            return tuple(last for name, last in self._last.items() if is_blocking_stream(name))
+        last = self._last.get(DEFAULT_STREAM)
+        return (last,) if is_blocking_stream(stream) and last is not None else ()
+
     def _settle(self) -> None:
-        left = []
+        done, opened, left = self.done, self.opened, []
         for node in self._pending:
-            if self.openable(node) and all(self.done >> pred.index & 1 for pred in node.preds):
-                self.done |= 1 << node.index
+            if (node.gate is None or node.gate in opened) and not node.needs & ~done:
+                done |= 1 << node.index
             else:
                 left.append(node)
-        self._pending = left
+        self.done, self._pending = done, left
         while self._first_closed < len(self.nodes) and self.openable(self.nodes[self._first_closed]):
             self._first_closed += 1
 
@@ -155,6 +173,15 @@ class Model:
     def closure(self, node: Node) -> list[Node]:
         """The node and everything that happens before it, in issue order."""
         return [other for other in self.nodes[: node.index + 1] if node.ancestors >> other.index & 1]
+
+    def holding(self, node: Node) -> list[Node]:
+        """The closed gates that the node stands behind, in issue order."""
+        return [other for other in self.closure(node) if not self.openable(other)]
+
+    def held_by_ties(self, node: Node) -> bool:
+        """Is it the legacy default stream's rule alone that holds the node back?"""
+        holding = self.holding(node)
+        return bool(holding) and not any(node.untied >> other.index & 1 for other in holding)
 
     def captures(self, record: Node, node: Node) -> bool:
         """True if ``node`` happens before ``record``."""

@@ -22,8 +22,9 @@ from conformance.header import make_header
 from conformance.measure import measure
 from conformance.measure.found import Measurement
 from conformance.trial.case import run_case
+from conformance.trial.experiment import run_experiment
 from conformance.trial.pipeline import measure_pipe
-from conformance.trial.result import BoundTo, lost_result, result_of, ring_result, skipped_ring
+from conformance.trial.result import BoundTo, experiment_result, lost_result, result_of, ring_result, skipped_ring
 from conformance.trial.state import RunState
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class LocalRunner:
 
 def run_one(backend: Backend, probe: Probe, case: Case, state: RunState) -> Result:
     """One case to its record."""
+    if case.experiment:
+        return experiment_result(backend, probe, case, run_experiment(backend, probe, case, state))
     pipe = probe.pipes.get(case.variant)
     if pipe is None:
         return result_of(backend, run_case(backend, probe, case, state))

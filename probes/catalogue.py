@@ -6,7 +6,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from probes import completion, mixed, ordering, publication, streams
+from probes import beside, completion, data, devices, functions, kinds, mixed, ordering, publication, streams, timing
 from probes.ring import ring_probes
 
 if TYPE_CHECKING:
@@ -23,6 +23,12 @@ def all_probes(max_in_flight: int = 4) -> Mapping[str, Probe]:
         completion.PROBES,
         ordering.PROBES,
         streams.PROBES,
+        data.PROBES,
+        functions.PROBES,
+        kinds.PROBES,
+        timing.PROBES,
+        devices.PROBES,
+        beside.PROBES,
         mixed.PROBES,
         ring_probes(max_in_flight),
     )

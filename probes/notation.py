@@ -54,7 +54,11 @@ _DEVICE: Final[dict[str, tuple[str, str, Callable[..., DeviceOp]]]] = {
     "record": (_NAME, "EVENT", lambda s, e: Record(stream=s, event=e)),
     "wait": (_NAME, "EVENT", lambda s, e: Wait(stream=s, event=e)),
     "wait-stream": (_NAME, "STREAM", lambda s, o: WaitStream(stream=s, other=o)),
-    "host-fn": (_NAME, "FUNCTION", lambda s, f: HostFn(stream=s, name=f)),
+    "host-fn": (
+        _NAME + r"(?:\s+until\s+" + _NAME + ")?",
+        "FUNCTION [until GATE]",
+        lambda s, f, g: HostFn(stream=s, name=f, until=g),
+    ),
 }
 _HOST: Final[dict[str, tuple[str, str, Callable[..., HostStep]]]] = {
     "open": (_NAME, "GATE", lambda g: Open(gate=g)),
@@ -127,7 +131,7 @@ def print_step(step: Step) -> str:
     if isinstance(step, WaitStream):
         return f"wait-stream {step.other}"
     if isinstance(step, HostFn):
-        return f"host-fn {step.name}"
+        return f"host-fn {step.name}" + (f" until {step.until}" if step.until else "")
     return _print_host(step)
 
 

@@ -32,6 +32,8 @@ class Case:
     second_gate: bool = False  # with the backend's second gate kind
     families: tuple[tuple[str, str], ...] = ()  # (stream, API family), where a program mixes them
     form_text: str = ""  # the two-waits program under the same choice, where the choice is not the plain one
+    experiment: str = ""  # the procedure that answers instead of program and model; the text shows its device part
+    clauses: tuple[str, ...] = ()  # what the variant speaks about, where that is not all of the probe's
 
     @property
     def program(self) -> Program:
@@ -70,6 +72,8 @@ class Probe:
 
     def expected(self, case: Case) -> tuple[str, ...]:
         """The clauses that a case must say something about."""
+        if case.clauses or case.experiment:
+            return case.clauses or self.clauses
         other = BY_SYNCHRONIZE_ONLY if case.observe == "query" else BY_QUERY_ONLY
         return tuple(clause for clause in self.clauses if clause not in other)
 
@@ -87,6 +91,29 @@ PLAIN: Final[tuple[tuple[Observe, str], ...]] = (
 
 #: What an event flag needs of a backend.
 FLAG_NEEDS: Final = {"default": (), "blocking": ("event-flag-blocking",), "timing": ("event-flag-timing",)}
+
+
+def few_cases(
+    text: str,
+    *,
+    needs: tuple[str, ...] = (),
+    observe: tuple[Observe, ...] = ("query", "synchronize"),
+    prefix: str = "",
+    clauses: tuple[str, ...] = (),
+) -> tuple[Case, ...]:
+    """The cases of a program that is run with default events alone, observed in each of these ways."""
+    return tuple(
+        Case(
+            variant=f"{prefix}{how}-default",
+            text=text,
+            observe=how,
+            factors=(("observe", how), ("flags", "default")),
+            needs=needs,
+            quick=True,
+            clauses=clauses,
+        )
+        for how in observe
+    )
 
 
 def plain_cases(

@@ -11,6 +11,12 @@ from typing import Final, Union
 
 #: The stream that stands for the backend's default stream; every other name is a side stream.
 DEFAULT_STREAM: Final = "default"
+#: Streams whose name begins so are tied to the default stream, as streams made without the non-blocking flag are.
+BLOCKING_STREAM: Final = "blocking"
+#: Streams whose name begins so are given the highest priority; all others have the default one.
+HIGH_PRIORITY: Final = "high"
+#: Streams and device buffers whose name begins so are on a second device.
+FAR: Final = "far"
 #: The lane of the host's steps in a program's text; no stream has this name.
 HOST_LANE: Final = "host"
 #: Host buffers are those whose name begins with this letter; all others live on the device.
@@ -70,10 +76,11 @@ class WaitStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFn:
-    """Runs a host function, known by ``name``, in stream order."""
+    """Calls a host function, known by ``name``, in stream order; with ``until`` it returns when that gate opens."""
 
     stream: str
     name: str
+    until: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +167,8 @@ class Program:
     """A well-formed sequence of steps in issue order.
 
     Raises StepError where a step could never mean anything: a buffer copied onto itself, a fill of
-    a host buffer, a gate that is opened but not queued or queued twice, a destroyed event that is
-    used again.
+    a host buffer, a gate that is opened but not queued or queued twice, a host function queued twice,
+    a destroyed event that is used again.
     """
 
     steps: tuple[Step, ...]
@@ -182,8 +189,17 @@ class Program:
 
     @property
     def events(self) -> tuple[str, ...]:
-        """Names of the events that the program records or waits for, sorted."""
-        return tuple(sorted({step.event for step in self.steps if isinstance(step, (Record, Wait))}))
+        """Names of the events that the program records, waits for or asks a time of, sorted."""
+        names = {step.event for step in self.steps if isinstance(step, (Record, Wait))}
+        for step in self.steps:
+            if isinstance(step, Elapsed):
+                names |= {step.start, step.end}
+        return tuple(sorted(names))
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Names of the host functions, in issue order."""
+        return tuple(step.name for step in self.steps if isinstance(step, HostFn))
 
     @property
     def gates(self) -> tuple[str, ...]:
@@ -211,7 +227,22 @@ def gate_of(step: Step) -> str | None:
     """The gate that ``step`` waits for, if any."""
     if isinstance(step, Gate):
         return step.gate
-    return step.until if isinstance(step, Copy) else None
+    return step.until if isinstance(step, (Copy, HostFn)) else None
+
+
+def is_blocking_stream(name: str) -> bool:
+    """True if ``name`` is a side stream that the default stream orders."""
+    return name.startswith(BLOCKING_STREAM)
+
+
+def is_high_priority(name: str) -> bool:
+    """True if ``name`` is a stream of the highest priority."""
+    return name.startswith(HIGH_PRIORITY)
+
+
+def is_far(name: str) -> bool:
+    """True if ``name`` is a stream, or a device buffer, of the second device."""
+    return name.startswith(FAR)
 
 
 def is_host_buffer(name: str) -> bool:
@@ -231,6 +262,7 @@ def check(steps: tuple[Step, ...]) -> None:
     """Raise StepError at the first step that could never mean anything."""
     gates: set[str] = set()
     destroyed: set[str] = set()
+    functions: set[str] = set()
     for index, step in enumerate(steps):
         if not isinstance(step, HOST_STEPS) and step.stream == HOST_LANE:
             raise StepError(index, step, f"no stream can be called {HOST_LANE}: that is the host's lane")
@@ -241,6 +273,10 @@ def check(steps: tuple[Step, ...]) -> None:
             if gate in gates:
                 raise StepError(index, step, f"gate {gate} is queued twice; give each gate a name of its own")
             gates.add(gate)
+        if isinstance(step, HostFn):
+            if step.name in functions:
+                raise StepError(index, step, f"function {step.name} is queued twice; give each call a name of its own")
+            functions.add(step.name)
         if isinstance(step, Open) and step.gate not in gates:
             raise StepError(index, step, f"gate {step.gate} is opened before it is queued")
         if isinstance(step, Copy) and step.source == step.target:

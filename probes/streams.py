@@ -19,8 +19,8 @@ def _independent(blocked: int) -> Probe:
         name=f"independent-{blocked}",
         family="streams",
         question=f"Does an independent stream run beside {blocked} blocked ones?",
-        clauses=("STM-CONC-1",),
-        faults=tuple(f"queues-{k}" for k in range(1, 8) if k <= blocked),
+        clauses=("STM-CONC-1", "STM-CONC-2"),
+        faults=(*(f"queues-{k}" for k in range(1, 8) if k <= blocked), "record-takes-in-all"),
         control="the same work is seen once the gates are open",
         cases=plain_cases(
             gates + _WORK + "host: " + ", ".join(f"open g{i}" for i in range(blocked)) + ", sync-stream S, sync-device",

@@ -7,7 +7,8 @@ that the same host points can be compared and no stream changes its queue.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from probes.notation import lane_of
 from probes.program import (
@@ -17,9 +18,12 @@ from probes.program import (
     Open,
     Pause,
     Program,
+    QueryStream,
+    Read,
     Record,
     Step,
     Sync,
+    SyncDevice,
     Wait,
     WaitStream,
     gate_of,
@@ -79,6 +83,27 @@ def with_other_event(program: Program, records: Collection[int], name: str) -> P
         if not isinstance(step, Record):
             raise ValueError(f"step {index} is no record")
         steps[index] = Record(stream=step.stream, event=name)
+    return Program(tuple(steps))
+
+
+def with_plain_streams(program: Program, prefix: str) -> Program:
+    """``program`` with each stream whose name begins with ``prefix`` replaced by an ordinary side stream."""
+    names = {name: f"plain{number}" for number, name in enumerate(program.streams) if name.startswith(prefix)}
+    return with_streams(program, names)
+
+
+def with_streams(program: Program, names: Mapping[str, str]) -> Program:
+    """``program`` with its streams called by other names; two may become one."""
+    steps: list[Step] = []
+    for step in program.steps:
+        new: Step = step
+        if isinstance(new, WaitStream):
+            new = replace(new, other=names.get(new.other, new.other))
+        if not isinstance(new, (Open, Sync, QueryStream, SyncDevice, Read, Destroy, Elapsed, Pause)):
+            new = replace(new, stream=names.get(new.stream, new.stream))
+        elif isinstance(new, QueryStream):
+            new = QueryStream(stream=names.get(new.stream, new.stream))
+        steps.append(new)
     return Program(tuple(steps))
 
 

@@ -219,6 +219,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     window_us: float
     duration_s: float
     ring: RingMeasure | None = None
+    experiment: str = ""  # the procedure that answered; the program is then only its device part
 
 
 class RingRow(msgspec.Struct, frozen=True, kw_only=True):

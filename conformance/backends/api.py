@@ -63,6 +63,7 @@ class Request:
     events: Sequence[str]
     gates: Sequence[str]
     buffers: Sequence[str]
+    functions: Sequence[str] = ()
     flags: EventFlags = EventFlags.DEFAULT
     families: Mapping[str, str] = field(default_factory=dict)  # stream -> API family, where a program mixes them
     second_gate: bool = False  # use the backend's second gate kind
@@ -98,6 +99,14 @@ class Session(Protocol):
 
     def read(self, buffer: str) -> int:
         """The first word of a host buffer, by a plain load."""
+        ...
+
+    def calls(self, function: str) -> int:
+        """How often a host function was called so far."""
+        ...
+
+    def elapsed(self, start: str, end: str) -> float:
+        """Seconds between two events by the device's clock; raises what the vendor's call raises."""
         ...
 
     def destroy(self, event: str) -> None:

@@ -56,12 +56,13 @@ class HostClock:
 class HelperCall:
     """A blocking call that a helper thread makes; a Waiter."""
 
-    __slots__ = ("_error", "_function", "_returned")
+    __slots__ = ("_error", "_function", "_returned", "cpu", "seconds")
 
     def __init__(self, function: Callable[[], object]) -> None:
         self._function: Callable[[], object] | None = function
         self._error: BaseException | None = None
         self._returned = False
+        self.seconds = self.cpu = 0.0  # of the call, and of the processor time of its thread; known once it returned
 
     @property
     def returned(self) -> bool:
@@ -77,11 +78,13 @@ class HelperCall:
         """Make the call; for the helper only."""
         function, self._function = self._function, None
         assert function is not None, "a helper call is made once"
+        began, used = time.perf_counter(), time.thread_time()
         try:
             function()
         except BaseException as error:  # noqa: BLE001 - kept, not swallowed: whoever polls this call reads it
             self._error = error
         finally:
+            self.seconds, self.cpu = time.perf_counter() - began, time.thread_time() - used
             # The call's objects go before `returned` is seen, so that a drop afterwards is the last one.
             del function
 

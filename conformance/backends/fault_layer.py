@@ -9,12 +9,15 @@ the next host step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from conformance.backends.api import Backend, Clock, DeviceInfo, GateKind, Opinion, Request, Session, Waiter
-from conformance.errors import UsageError, unknown_name
+from conformance.backends.fault_calls import SESSIONS as CALLS
+from conformance.backends.fault_calls import HeldCall, Through, extra_below
+from conformance.backends.fault_extras import SESSIONS as EXTRAS
+from conformance.errors import Unsupported, UsageError, unknown_name
 from probes.program import (
     Copy,
     DeviceOp,
@@ -28,7 +31,11 @@ from probes.program import (
     SyncStream,
     Wait,
     WaitStream,
+    is_far,
 )
+
+#: Faults that are sessions of their own.
+SESSIONS: Final[Mapping[str, type[Through]]] = {**CALLS, **EXTRAS}
 
 #: What each fault delays or changes, for ``explain`` and reports.
 FAULTS: Final[Mapping[str, str]] = {
@@ -44,6 +51,7 @@ FAULTS: Final[Mapping[str, str]] = {
     "wait-newest-record": "changes device waits alone",
     "rerecord-ignored": "changes host query, host synchronize and device waits",
     "destroy-drops-waits": "changes device waits alone",
+    **{name: session.text for name, session in SESSIONS.items()},
 }
 
 #: Faults under which an event is late until its stream's tail, a record behind the last such operation, is complete.
@@ -61,23 +69,6 @@ def check_faults(faults: tuple[str, ...], backend: str) -> None:
             raise UsageError(unknown_name("fault", fault, list(FAULTS), advice))
     if len(faults) > 1:
         raise UsageError(f"faults {', '.join(faults)}: over the {backend} backend one fault can be given at a time")
-
-
-class _Held:
-    """A synchronize that returns only when all its parts have, and a condition holds."""
-
-    def __init__(self, parts: list[Waiter], condition: Callable[[], bool]) -> None:
-        self._parts, self._condition = parts, condition
-
-    @property
-    def returned(self) -> bool:
-        """Have all parts returned, and does the condition hold?"""
-        return all(part.returned for part in self._parts) and self._condition()
-
-    @property
-    def error(self) -> BaseException | None:
-        """The first part's error."""
-        return next((part.error for part in self._parts if part.error is not None), None)
 
 
 @dataclass(slots=True)
@@ -106,7 +97,7 @@ class FaultySession:
             return
         if self.fault == "wait-dropped" and isinstance(op, (Wait, WaitStream)):
             return
-        if self.fault == "rerecord-ignored" and isinstance(op, Record) and op.event in self.recorded:
+        if self.fault == "rerecord-ignored" and isinstance(op, Record) and self._again(op):
             return
         if self.fault == "held-by-wait":
             self._hold_back(op)
@@ -114,6 +105,11 @@ class FaultySession:
             self._keep_waits(op)
         else:
             self._now(op)
+
+    def _again(self, op: Record) -> bool:
+        """Is it a second record, and none that the device must refuse?"""
+        known = self.recorded.get(op.event)
+        return known is not None and is_far(known.stream) == is_far(op.stream)
 
     def _now(self, op: DeviceOp) -> None:
         tails = isinstance(op, _BEHIND.get(self.fault, ()))
@@ -164,6 +160,8 @@ class FaultySession:
             # A second record must not change what an older wait obeys: that would be another fault.
             for stream in self._streams_waiting(op.event):
                 self._flush(stream)
+        if isinstance(op, WaitStream):
+            self._flush(op.other)  # what it waits for must be queued first
         begins = isinstance(op, Wait) and (not drops or op.event in self.recorded)
         if begins or op.stream in self.deferred:
             self.deferred.setdefault(op.stream, []).append(op)
@@ -240,6 +238,22 @@ class FaultySession:
         self._host_step()
         return self.inner.read(buffer)
 
+    def extra(self, name: str) -> object:
+        """What an experiment asks for: that of the session below."""
+        if name == "graph-capture":
+            raise Unsupported(name, f"the fault {self.fault} records events of its own, which no capture may take in")
+        return extra_below(self.inner, name)
+
+    def calls(self, function: str) -> int:
+        """How often a host function was called."""
+        self._host_step()
+        return self.inner.calls(function)
+
+    def elapsed(self, start: str, end: str) -> float:
+        """Seconds between two events."""
+        self._host_step()
+        return self.inner.elapsed(start, end)
+
     def destroy(self, event: str) -> None:
         """Drop the event, and under one fault its waits that were kept back."""
         self._host_step()
@@ -257,7 +271,7 @@ class FaultySession:
                 entered.flushed = True
             return self.inner.start(call)
         if self.fault == "sync-noop":
-            return _Held([], lambda: True)
+            return HeldCall([], lambda: True)
         parts = [self.inner.start(call)]
         record = self.recorded.get(call.event)
         if record is None:
@@ -266,7 +280,7 @@ class FaultySession:
             parts.append(self.inner.start(Sync(event=_shadow(call.event))))
         if record.tailed and not record.published:
             parts.append(self.inner.start(Sync(event=_tail(record.stream))))
-        return _Held(parts, lambda: self.fault != "late-sync" or record.flushed)
+        return HeldCall(parts, lambda: self.fault != "late-sync" or record.flushed)
 
     def close(self) -> bool:
         """Queue what was kept back, and close: whatever comes of the first, the gates are opened."""
@@ -318,8 +332,10 @@ class FaultyBackend:
         """The software below."""
         return self.inner.software()
 
-    def session(self, request: Request) -> FaultySession:
+    def session(self, request: Request) -> FaultySession | Through:
         """A session below, with room for shadows."""
+        if (wrong := SESSIONS.get(self._fault)) is not None:
+            return wrong(self.inner.session(wrong.asked(request)), request, self.clock)
         events = [*request.events, *map(_shadow, request.events), *map(_tail, request.streams)]
         return FaultySession(self.inner.session(replace(request, events=events)), self._fault)
 

@@ -27,6 +27,16 @@ _ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "pointer": ("MemHostGetDevicePointer_v2", "MemHostGetDevicePointer"),
         "eventquery": ("EventQuery",),
         "driverversion": ("DriverGetVersion",),
+        "newstream": ("StreamCreate",),
+        "dropstream": ("StreamDestroy_v2", "StreamDestroy"),
+        "tohost": ("MemcpyDtoHAsync_v2", "MemcpyDtoHAsync"),
+        # The second version takes the mode; the first is another function.
+        "capture": ("StreamBeginCapture_v2",),
+        "endcapture": ("StreamEndCapture",),
+        "instantiate": ("GraphInstantiateWithFlags",),
+        "launchgraph": ("GraphLaunch",),
+        "dropexec": ("GraphExecDestroy",),
+        "dropgraph": ("GraphDestroy",),
     }
 )
 #: What only some vendors' runtimes have: an error's name as the returned text, the call that forgets a thread's
@@ -147,6 +157,8 @@ _ROCM: Final = Vendor(
         errorstring=("hipGetErrorName",),
         lasterror=("hipGetLastError",),
         runtimeversion=("hipRuntimeGetVersion",),
+        newstream=("hipStreamCreateWithFlags",),
+        capture=("hipStreamBeginCapture",),
     ),
     wait_extra=(0xFFFFFFFF,),  # HIP's wait takes a mask
     blocking=("HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY", "CUDA_LAUNCH_BLOCKING"),

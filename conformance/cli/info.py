@@ -9,11 +9,13 @@ import click
 
 from conformance.backends import fault_layer
 from conformance.backends.registry import NAMES, find
+from conformance.coverage import WITHOUT_PROBE
 from conformance.errors import UsageError, unknown_name
 from conformance.faults import DECOYS, FAULTS, Fault, fault_of
 from conformance.spec import CLAUSES, Clause, Level
 from probes.catalogue import all_probes
 from probes.probe import Probe
+from probes.scenarios import scenarios_of
 
 
 @click.command("backends")
@@ -67,6 +69,7 @@ def _clauses() -> None:
     for clause in CLAUSES.values():
         names = probes_of(clause.id)
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        shown = shown or f"no probe: {WITHOUT_PROBE.get(clause.id, 'not yet')}"
         click.echo(f"{clause.id:15s} {clause.title}\n{'':15s}   {shown}")
 
 
@@ -110,7 +113,7 @@ def _explain_clause(clause: Clause) -> None:
     click.echo(f"{clause.id}: {clause.title}")
     _wrap("states", clause.statement)
     _wrap("violated if", clause.violation)
-    _wrap("tested by", ", ".join(probes_of(clause.id)) or "nothing yet")
+    _wrap("tested by", ", ".join(probes_of(clause.id)) or f"no probe: {WITHOUT_PROBE.get(clause.id, 'not yet')}")
     for profile, binding in clause.bindings.items():
         level = f"{binding.level.value}, by {binding.basis.value}" if binding.level is not Level.NONE else "not bound"
         notes = "; ".join(
@@ -128,8 +131,12 @@ def _explain_probe(probe: Probe) -> None:
     _wrap("tests", ", ".join(probe.clauses))
     _wrap("catches", ", ".join(probe.faults) or "-")
     _wrap("control", probe.control)
+    for scenario in scenarios_of(probe.name):
+        _wrap("reported", f"{scenario.title}: {', '.join(scenario.reports)}")
     _wrap("variants", ", ".join(case.variant for case in probe.cases))
-    click.echo("program" + (" (its first harvest)" if probe.pipes else ""))
+    first = probe.cases[0]
+    part = f", as far as it is one (experiment {first.experiment})" if first.experiment else ""
+    click.echo("program" + (" (its first harvest)" if probe.pipes else part))
     click.echo(textwrap.indent(probe.cases[0].text, "            "))
 
 

@@ -9,14 +9,33 @@ from collections.abc import Sequence
 from typing import Final
 
 from conformance.execution import Call, Look, Observe, Outcome, Seen
+from conformance.judgement.data import judge_data
+from conformance.judgement.functions import judge_functions
 from conformance.judgement.late import captured_later_work, judge_late
-from conformance.judgement.statements import Statement
-from conformance.judgement.tokens import judge_tokens
+from conformance.judgement.statements import CONCURRENCY, Statement
+from conformance.judgement.times import judge_time
+from conformance.judgement.tokens import judge_tokens, prioritised
 from conformance.judgement.walk import Controls, Walk
 from conformance.model import Node, Obligation
-from probes.program import Destroy, Program, QueryStream, Record, Sync, SyncStream, Wait, WaitStream
-from probes.transform import without
+from probes.program import (
+    BLOCKING_STREAM,
+    DEFAULT_STREAM,
+    Destroy,
+    Elapsed,
+    Program,
+    QueryStream,
+    Record,
+    Sync,
+    SyncStream,
+    Wait,
+    WaitStream,
+    is_blocking_stream,
+)
+from probes.transform import with_plain_streams, with_streams, without
 from reports.records import Verdict
+
+#: What streams of different priorities must keep as streams of one do.
+ORDERING: Final = ("STM-FIFO-1", "EVT-WAIT-1", "STM-WSTREAM-1")
 
 #: A host call that must return at once, and the clause that says so.
 BLOCKED: Final = {
@@ -38,13 +57,19 @@ def judge(program: Program, observe: Observe, looks: Sequence[Look], controls: C
         if look.call is not None and look.call.outcome is Outcome.BLOCKED and type(look.call.step) in BLOCKED:
             walk.say(BLOCKED[type(look.call.step)], Verdict.NON_CONFORMANT, "blocked", repeat=True)
             break
+        if look.call is not None and look.call.refused is not None:
+            refused = (Verdict.CONFORMANT, "") if look.call.refused else (Verdict.NON_CONFORMANT, "accepted")
+            walk.say("EVT-ERR-1", *refused)
+            break
         if not _distinct_handles(walk):
             return [walk.said[-1]]
         _returned_at_once(walk)
         for event, seen in look.events.items():
             _judge_event(walk, event, seen)
         _judge_call(walk, look.call)
+        judge_functions(walk)
         judge_tokens(walk)
+    _judge_priority(walk)
     captured_later_work(walk)
     for _ in walk.busy:
         walk.say("STM-QUERY-1", Verdict.INCONCLUSIVE, "no-control")  # it was never seen to say anything but busy
@@ -92,8 +117,8 @@ def _judge_event(walk: Walk, event: str, seen: Seen) -> None:
         _judge_pending(walk, event, seen, record)
     elif owed is Obligation.SHOULD:
         # Judged by the token too: an event that is merely unpublished is no lack of concurrency.
-        held = seen.ever or (bool(want) and walk.there(walk.look, want))
-        walk.say("STM-CONC-1", Verdict.OBSERVED, "" if held else "not held", event=event, held=held)
+        witnessed = bool(want) and walk.there(walk.look, want)
+        _judge_concurrency(walk, event, record, seen.ever, witnessed)
     elif walk.late.get(event, (None,))[0] is record:
         pass  # its lateness was judged at the look at which it was owed first
     elif not seen.ever and not before:
@@ -106,8 +131,7 @@ def _judge_event(walk: Walk, event: str, seen: Seen) -> None:
         # At MUST points only: elsewhere an event seen is early, and that is its own finding.
         # An event that was early says nothing more about its data.
         # By what the host finds at the moment at which it first sees the event, not by what comes later.
-        there = all(seen.data.get(buffer) == value for buffer, value in want.items())
-        walk.say("MEM-VIS-1", Verdict.CONFORMANT if there else Verdict.NON_CONFORMANT, event=event)
+        judge_data(walk, event, seen, record, want)
     call = walk.look.call
     if call is not None and call.step == Sync(event=event) and owed is Obligation.MUST:
         _judge_agreement(walk, event, seen, call, before)
@@ -123,6 +147,15 @@ def _judge_pending(walk: Walk, event: str, seen: Seen, record: Node) -> None:
         node.kind == "record" and node.event == event and model.is_done(node) for node in model.nodes[: record.index]
     )
     clauses = ["EVT-SAFE-1" if walk.by_query else "EVT-SYNC-1", *(["EVT-REREC-1"] if again else [])]
+    if proof and record.stream == DEFAULT_STREAM and model.held_by_ties(record):
+        names = {name: DEFAULT_STREAM for name in walk.program.streams if is_blocking_stream(name)}
+        if seen.ever and not _seen_in(walk, with_streams(walk.program, names), event):
+            clauses.append("STM-LEGACY-2")  # on one stream it waits, so it is the rule that does not hold
+        elif not seen.ever:
+            # That it waits shows the rule only if it does not where no stream is tied to the default one.
+            tells = _seen_in(walk, with_plain_streams(walk.program, BLOCKING_STREAM), event)
+            tied = (Verdict.CONFORMANT, "") if tells else (Verdict.UNSUPPORTED, CONCURRENCY)
+            walk.say("STM-LEGACY-2", *tied, event=event)
     for clause in clauses:
         if not proof:
             walk.say(clause, Verdict.INCONCLUSIVE, "gate-expired", event=event)
@@ -130,6 +163,40 @@ def _judge_pending(walk: Walk, event: str, seen: Seen, record: Node) -> None:
             walk.say(clause, Verdict.NON_CONFORMANT, "early", event=event, proved_closed=True)
         else:
             walk.say(clause, Verdict.CONFORMANT, event=event)
+
+
+def _seen_in(walk: Walk, control: Program, event: str) -> bool:
+    """Is the event seen at this look of a control?"""
+    looks = walk.controls.run(control, walk.observe, walk.index)
+    return walk.index < len(looks) and event in looks[walk.index].events and looks[walk.index].events[event].ever
+
+
+def _judge_concurrency(walk: Walk, event: str, record: Node, seen: bool, witnessed: bool) -> None:
+    """What may wait for an unrelated stream: its event, or its work as well?"""
+    model = walk.model
+    ahead = [n for n in model.nodes[: record.index] if not model.openable(n)]
+    free = not is_blocking_stream(record.stream) and all(n.stream == DEFAULT_STREAM for n in ahead)
+    clause = "STM-NB-1" if free else "STM-CONC-1"
+    # What does not come without the other stream's gates either does not wait for them.
+    waits = not seen and _seen_in(walk, without(walk.program, {n.step for n in ahead}), event)
+    for name, held in ((clause, seen or witnessed), ("STM-CONC-2", seen)):
+        if name == "STM-CONC-2" and (free or not (seen or witnessed)):
+            walk.say(name, Verdict.UNSUPPORTED, CONCURRENCY, event=event)
+        elif held or waits:
+            walk.say(name, Verdict.OBSERVED, "" if held else "not held", event=event, held=held)
+        else:
+            walk.say(name, Verdict.UNSUPPORTED, "control-late", event=event)
+
+
+def _judge_priority(walk: Walk) -> None:
+    """Streams of several priorities: did what they ran keep every order that was put to the test?"""
+    if not prioritised(walk.program):
+        return
+    order = [s for s in walk.said if s.clause in ORDERING]
+    if order and all(s.verdict is Verdict.CONFORMANT for s in order):
+        walk.say("STM-PRIO-1", Verdict.CONFORMANT)
+    elif not any(s.clause == "STM-PRIO-1" for s in walk.said):
+        walk.say("STM-PRIO-1", Verdict.UNSUPPORTED, CONCURRENCY)
 
 
 def _judge_on_time(walk: Walk, event: str, record: Node) -> None:
@@ -199,6 +266,8 @@ def _judge_call(walk: Walk, call: Call | None) -> None:
             walk.say(
                 "STM-QUERY-1", *((Verdict.CONFORMANT, "") if call.value else (Verdict.INCONCLUSIVE, "control-late"))
             )
+    elif isinstance(step, Elapsed) and call.time is not None:
+        judge_time(walk, step, call.time)
     elif isinstance(step, SyncStream):
         _judge_stream_sync(walk, step, returned)
     elif isinstance(step, Destroy):
@@ -216,11 +285,11 @@ def _judge_stream_sync(walk: Walk, step: SyncStream, returned: bool) -> None:
     model = walk.model
     mine = [n for n in model.nodes if n.stream == step.stream]
     done = all(map(model.is_done, mine))
-    if not (all(map(model.is_serial, mine)) or (returned and not done)):
+    if not (all(map(model.is_serial, mine)) or not done):
         return
     others = {n.step for n in model.nodes if not model.is_done(n)}
     if not done:
-        walk.say("STM-SYNC-1", Verdict.NON_CONFORMANT, "early")
+        walk.say("STM-SYNC-1", *((Verdict.NON_CONFORMANT, "early") if returned else (Verdict.CONFORMANT, "")))
     elif returned:
         walk.say("STM-SYNC-1", *((Verdict.CONFORMANT, "") if others else (Verdict.UNSUPPORTED, "nothing-pending")))
     else:

@@ -6,12 +6,30 @@ Source: docs/rules.md 2, "Early" and "Not happening".
 
 from __future__ import annotations
 
+from typing import Final
+
 from conformance.judgement.statements import CONCURRENCY
 from conformance.judgement.walk import Walk
 from conformance.model import Node
-from probes.program import Program, is_host_buffer
-from probes.transform import spelled_out, without
+from probes.program import (
+    BLOCKING_STREAM,
+    HIGH_PRIORITY,
+    Program,
+    is_blocking_stream,
+    is_far,
+    is_high_priority,
+    is_host_buffer,
+)
+from probes.transform import spelled_out, with_plain_streams, without
 from reports.records import Verdict
+
+#: What orders the default stream and blocking ones.
+LEGACY: Final = "STM-LEGACY-1"
+
+
+def prioritised(program: Program) -> bool:
+    """Has the program a stream of high priority?"""
+    return any(map(is_high_priority, program.streams))
 
 
 def judge_tokens(walk: Walk) -> None:
@@ -29,8 +47,7 @@ def judge_tokens(walk: Walk) -> None:
         key = node.index, frozenset(clauses), frozenset(n.step for n in holding)
         if holding and key not in walk.shown_to_happen:
             walk.shown_to_happen.add(key)
-            control = without(walk.program, {n.step for n in holding})
-            happened = _happens(walk, control, node)
+            happened = _happens(walk, _free(walk, clauses, holding), node)
             for clause in sorted(clauses):
                 walk.say(
                     clause,
@@ -46,24 +63,38 @@ def _held_by(walk: Walk, node: Node) -> tuple[set[str], list[Node]]:
     gates = [n for n in before if not model.openable(n)]
     waits = [n for n in before if n.kind == "wait" and n.bound is not None and not model.is_done(n.bound)]
     if gates:
-        return {"STM-FIFO-1"}, gates + waits
+        inside = all(n.kind == "host-fn" for n in gates)
+        return {"HFN-BLOCK-1" if inside else "STM-FIFO-1"}, gates + waits
     clauses: set[str] = set()
     for wait in waits:
         if wait.event in model.destroyed:
             clauses.add("EVT-DESTROY-1")
+        elif wait.bound is not None and is_far(wait.bound.stream) != is_far(wait.stream):
+            clauses.add("EVT-WAIT-6")
         elif wait.temporary:
             clauses.add("STM-WSTREAM-1")
         elif model.current.get(wait.event or "") is not wait.bound:
             clauses |= {"EVT-WAIT-1", "EVT-REREC-2"}
         else:
             clauses.add("EVT-WAIT-1")
+    if not clauses and model.held_by_ties(node):
+        return {LEGACY}, [n for n in model.nodes if is_blocking_stream(n.stream)]
     return clauses, waits
+
+
+def _free(walk: Walk, clauses: set[str], holding: list[Node]) -> Program:
+    """The program without what holds a token back; for the default stream's rule, on streams that it does not bind."""
+    if clauses == {LEGACY}:
+        return with_plain_streams(walk.program, BLOCKING_STREAM)
+    return without(walk.program, {n.step for n in holding})
 
 
 def _judge_early(walk: Walk, node: Node, clauses: set[str]) -> None:
     model = walk.model
     if clauses == {"STM-WSTREAM-1"} and _happens(walk, spelled_out(walk.program)[0], node):
         clauses = {"EVT-WAIT-1"}  # no difference of spelling: it is the wait itself
+    if prioritised(walk.program) and not _happens(walk, with_plain_streams(walk.program, HIGH_PRIORITY), node):
+        clauses = {"STM-PRIO-1"}  # on streams of one priority the same token waits
     holding = {n.gate for n in model.closure(node) if n.gate is not None and not model.openable(n)}
     proof = bool(holding - walk.look.ended)
     for clause in sorted(clauses):

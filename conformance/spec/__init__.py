@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from conformance.spec import events, streams, waits
+from conformance.spec import beyond, calls, events, queues, streams, waits, work
 from conformance.spec.records import PROFILES, Basis, Binding, Clause, Level, Source
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ def _by_id(*groups: tuple[Clause, ...]) -> Mapping[str, Clause]:
 
 
 #: Every clause by its id; the order is the one in which reports list them.
-CLAUSES: Final = _by_id(events.CLAUSES, waits.CLAUSES, streams.CLAUSES)
+CLAUSES: Final = _by_id(
+    events.CLAUSES, waits.CLAUSES, beyond.CLAUSES, streams.CLAUSES, queues.CLAUSES, work.CLAUSES, calls.CLAUSES
+)
 
 
 def clause(clause_id: str) -> Clause:

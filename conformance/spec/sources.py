@@ -39,6 +39,20 @@ C_MAP: Final = Source(document=_CUDA_GUIDE_OLD, place="Page-Locked Host Memory, 
 C_CON: Final = Source(document="CUDA MPS documentation", place="environment variable CUDA_DEVICE_MAX_CONNECTIONS")
 C_EXM1: Final = Source(document=_CCCL, place="Execution model, CUDA APIs")
 C_EXM4: Final = Source(document=_CCCL, place="Execution model, example Stream.0")
+#: The header driver_types.h beside it holds the error codes of the same rules.
+C_CAP: Final = Source(document=_CUDA_GUIDE_OLD, place="CUDA Graphs, Stream Capture, Prohibited Operations")
+C_OLD1: Final = Source(document=_CUDA_GUIDE_OLD, place="Asynchronous Concurrent Execution, Events, on stream zero")
+C_ELA: Final = Source(document=_CUDA_RT, place="Event Management, cudaEventElapsedTime")
+C_IPC: Final = Source(document=_CUDA_RT, place="Device Management, cudaIpcGetEventHandle and cudaIpcOpenEventHandle")
+C_SDES: Final = Source(document=_CUDA_RT, place="Stream Management, cudaStreamDestroy")
+C_PRI: Final = Source(document=_CUDA_RT, place="Stream Management, cudaStreamCreateWithPriority")
+C_NB: Final = Source(document=_CUDA_RT, place="Stream Management, cudaStreamCreateWithFlags")
+C_SSB: Final = Source(document=_CUDA_RT, place="Stream synchronization behavior")
+C_ASB: Final = Source(document=_CUDA_RT, place="API synchronization behavior, Memcpy")
+C_HFN: Final = Source(document=_CUDA_RT, place="Execution Control, cudaLaunchHostFunc")
+C_MOP: Final = Source(document="CUDA Driver API", place="Stream Memory Operations")
+C_CTX: Final = Source(document="CUDA Driver API", place="Event Management, cuEventRecord, on contexts")
+C_LAZ: Final = Source(document=_CUDA_GUIDE_OLD, place="Lazy Loading, concurrent execution")
 
 # HIP
 H_REC: Final = Source(document=_HIP, place="Event Management, hipEventRecord")
@@ -58,6 +72,15 @@ H_ENV: Final = Source(document=_HIP_DOC, place="environment variable GPU_MAX_HW_
 H_PM: Final = Source(document=_HIP_DOC, place="programming manual, long-running streams")
 H_ASY: Final = Source(document=_HIP_DOC, place="how-to Asynchronous concurrent execution")
 H_TST: Final = Source(document="hip-tests", place="Unit_hipEventQuery_DifferentDevice")
+H_SDES: Final = Source(document=_HIP, place="Stream Management, hipStreamDestroy")
+H_PRI: Final = Source(document=_HIP, place="Stream Management, hipStreamCreateWithPriority")
+H_HFN: Final = Source(document=_HIP, place="Execution Control, hipLaunchHostFunc (beta)")
+H_MOP: Final = Source(document=_HIP, place="Stream Memory Operations, hipStreamWaitValue32 (beta)")
+H_ELA: Final = Source(document=_HIP, place="Event Management, hipEventElapsedTime")
+H_PTD: Final = Source(document=_HIP_DOC, place="frequently asked questions, default streams")
+H_CAP: Final = Source(document=_HIP_DOC, place="HIP API 7.0 changes, stream capture")
+H_IPC: Final = Source(document=_HIP, place="Device Management, hipIpcGetEventHandle and hipIpcOpenEventHandle")
+H_SRC: Final = Source(document="clr source", place="hipamd/src/hip_event.cpp, Event::query and Event::synchronize")
 
 # torch
 T_QRY: Final = Source(document=_TORCH, place="torch.Event.query and torch.cuda.Event.query")
@@ -70,15 +93,24 @@ T_SQ: Final = Source(document=_TORCH, place="torch.Stream.query")
 T_SS: Final = Source(document=_TORCH, place="torch.Stream.synchronize")
 T_GEN: Final = Source(document=_TORCH, place="torch.Event, class description, unsupported flags")
 T_SEM: Final = Source(document=_TORCH, place="note CUDA semantics, CUDA streams")
+T_ELA: Final = Source(document=_TORCH, place="torch.cuda.Event.elapsed_time; c10/cuda/CUDAEvent.h")
+T_DEV: Final = Source(document=_TORCH, place="torch.cuda.Event, class description, on devices")
+T_IPC: Final = Source(document=_TORCH, place="torch.cuda.Event.ipc_handle and from_ipc_handle")
+T_PRI: Final = Source(document=_TORCH, place="torch.cuda.Stream, class description, on priority")
+T_NBL: Final = Source(document=_TORCH, place="note CUDA semantics, use of pinned memory buffers")
+T_CAP: Final = Source(document=_TORCH, place="note CUDA semantics, CUDA graphs, constraints")
 #: The interface that every device's guard implements: record, block, queryEvent, queryStream, synchronizeStream.
 T_GRD: Final = Source(document=_TORCH_SRC, place="c10/core/impl/DeviceGuardImplInterface.h")
 T_POOL: Final = Source(document=_TORCH_SRC, place="c10/cuda/CUDAStream.h, note on the stream pool")
+#: Which calls give up the interpreter's lock: synchronize does, query does not.
+T_GIL: Final = Source(document=_TORCH_SRC, place="torch/csrc/Event.cpp")
 
 # torch_musa
 M_DOC: Final = Source(document=_MUSA, place="torch_musa/core/stream.py, docstrings of Stream and Event")
 #: MUSAGuardImpl implements the interface of T_GRD, and so promises what that header says.
 M_GRD: Final = Source(document=_MUSA, place="torch_musa/csrc/core/GuardImpl.h, MUSAGuardImpl")
 M_POOL: Final = Source(document=_MUSA, place="torch_musa/csrc/core/MUSAStream.cpp, stream pool")
+M_ELA: Final = Source(document=_MUSA, place="torch_musa/csrc/core/MUSAEvent.h, elapsed_time")
 M_BLOG: Final = Source(document="Moore Threads blog", place="article on MUSA events, stated CUDA compatibility")
 
 # OpenCL
@@ -95,6 +127,12 @@ O_INF: Final = Source(document=_OPENCL, place="Event objects, clGetEventInfo, no
 O_WFE: Final = Source(document=_OPENCL, place="Event objects, clWaitForEvents")
 O_REL: Final = Source(document=_OPENCL, place="Event objects, clReleaseEvent")
 O_CCQ: Final = Source(document=_OPENCL, place="Command-queues, clCreateCommandQueueWithProperties")
+O_CRQ: Final = Source(document=_OPENCL, place="Command-queues, clReleaseCommandQueue")
+O_RDB: Final = Source(document=_OPENCL, place="Reading, writing and copying buffer objects, clEnqueueReadBuffer")
+O_MEM: Final = Source(document=_OPENCL, place="Memory consistency model, synchronization points")
+O_THR: Final = Source(document=_OPENCL, place="Multiple host threads, thread safety of API calls")
+O_CTX: Final = Source(document=_OPENCL, place="Event objects, contexts of events in a wait list")
+O_PRF: Final = Source(document=_OPENCL, place="Profiling operations on memory objects and kernels")
 
 # The reference device
 REF_MODEL: Final = Source(document="stream-conformance model", place="conformance/model.py")

@@ -13,6 +13,7 @@ from conformance.execution import Look, Outcome, Setting, execute
 from conformance.judgement.judge import judge
 from conformance.judgement.statements import CONCURRENCY, Statement, stronger
 from conformance.model import host_points
+from conformance.trial import lag
 from conformance.trial.controls import ControlRunner, own_control
 from conformance.trial.form import form_of_step, read_form
 from conformance.trial.proof import WITH_FORM, Proof
@@ -65,6 +66,8 @@ class Trial:
     kept: dict[int, tuple[Repetition, str]] = field(default_factory=dict)
     slowest: tuple[float, Repetition] | None = None
     histogram: Counter[int] = field(default_factory=Counter)
+    lags: list[float] = field(default_factory=list)  # seconds until the subject was seen, per repetition
+    control_lags: list[float] = field(default_factory=list)
     missing: str = ""  # the capability that the backend lacks, with the call
     error: str = ""  # what the device raised
     form: Form | None = None
@@ -93,6 +96,11 @@ def run_case(backend: Backend, probe: Probe, case: Case, state: RunState) -> Tri
         trial.missing, trial.error = ("", str(error)) if trial.repetitions else (str(error), "")
     except failures as error:
         trial.error = " ".join(f"{type(error).__name__}: {error}".split())
+    if lag.CLAUSE in probe.expected(case) and trial.repetitions:
+        late = any(s.late is not None or s.reason == "not-repeated" for s in trial.strongest.values())
+        found = lag.statement(trial.lags, trial.control_lags, late=late)
+        trial.strongest[lag.CLAUSE] = found
+        trial.verdicts[lag.CLAUSE] = Counter({found.verdict: len(trial.lags)})
     trial.seconds = time.perf_counter() - started
     return trial
 
@@ -181,6 +189,8 @@ def _one(
     trial.repetitions += 1
     repetition = Repetition(trial.repetitions, hold, looks, strongest)
     _account(trial, repetition)
+    for lags, runs in ((trial.lags, [looks]), (trial.control_lags, controls.latest.values())):
+        lags += [after for each in runs if (after := lag.first_seen(each, trial.probe.subject)) is not None]
     return repetition
 
 

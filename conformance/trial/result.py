@@ -13,6 +13,7 @@ from conformance.model import Model
 from conformance.spec import CLAUSES, Basis, Level
 from conformance.trial import second_opinion
 from conformance.trial.case import STEADY, Repetition, Trial, failures
+from conformance.trial.experiment import ExperimentRun
 from conformance.trial.pipeline import PipeRun
 from probes.notation import digest, lane_of, print_program, print_step
 from probes.probe import Case, Probe
@@ -137,6 +138,39 @@ def ring_result(
     )
 
 
+def experiment_result(backend: Backend, probe: Probe, case: Case, run: ExperimentRun) -> Result:
+    """The record of an experiment that was run, or could not be."""
+    timed = backend.gate().assurance == "timed"
+    clauses = tuple(
+        _bound(backend, case, c, *run.verdict(c), _counts(run.verdicts.get(c, Counter())), timed=timed)
+        for c in probe.expected(case)
+    )
+    controls = run.controls
+    slowest = round(controls.slowest * 1e6, 1) if controls.on_time else None
+    control = Control(
+        name=probe.control, program="", on_time=controls.on_time, tried=controls.tried, slowest_us=slowest
+    )
+    return _record(
+        backend,
+        probe,
+        case,
+        clauses=clauses,
+        findings=tuple(
+            Finding(
+                clause=c.clause,
+                text=f"{CLAUSES[c.clause].title}: {c.reason}",
+                late=c.counts.failed,
+                of=c.counts.tried,
+            )
+            for c in clauses
+            if c.verdict is Verdict.NON_CONFORMANT
+        ),
+        control=control if controls.tried else None,
+        observations=tuple(run.kept),
+        seconds=run.seconds,
+    )
+
+
 def skipped_ring(backend: Backend, probe: Probe, case: Case, reason: str, seconds: float = 0.0) -> Result:
     """The record of a pipeline that was not run, with why."""
     clause = "EVT-SAFE-1" if case.observe == "query" else "EVT-SYNC-1"
@@ -206,6 +240,7 @@ def _record(
         window_us=round(window * 1e6, 1),
         duration_s=round(seconds, 4),
         ring=ring,
+        experiment=case.experiment,
     )
 
 

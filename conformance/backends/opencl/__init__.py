@@ -12,6 +12,7 @@ from conformance.backends.calls import HelperPool, HostClock, Watchdog
 from conformance.backends.opencl.resources import Pool
 from conformance.backends.opencl.runtime import find_devices, identify, one_line, open_device
 from conformance.backends.opencl.session import UNSUPPORTED, OpenCLSession
+from conformance.backends.threads import HostThreads
 from conformance.errors import BackendUnavailable, DeviceError, HarnessError
 from probes.program import Copy, Fill, Gate, Record
 
@@ -46,6 +47,7 @@ class OpenCLBackend:
         self.clock: Clock = HostClock()
         self._runtime = open_device(device)
         self._watchdog, self._helpers = Watchdog("opencl"), HelperPool("opencl")
+        self._threads = HostThreads("opencl", lambda: None)
         self._sessions: list[OpenCLSession] = []
         self._pool = Pool(self._runtime, self.clock)
         try:
@@ -98,7 +100,14 @@ class OpenCLBackend:
     def session(self, request: Request) -> OpenCLSession:
         """Queues, gates and zeroed buffers for one program."""
         session = OpenCLSession(
-            self._runtime, self._pool, self.clock, self._watchdog, self._helpers, request, self._sessions.remove
+            self._runtime,
+            self._pool,
+            self.clock,
+            self._watchdog,
+            self._helpers,
+            self._threads,
+            request,
+            self._sessions.remove,
         )
         self._sessions.append(session)
         return session
@@ -109,6 +118,7 @@ class OpenCLBackend:
             session.close()
         self._watchdog.close()
         self._helpers.close()
+        self._threads.close()
         self._pool.clear()
 
     def _check_gates(self) -> GateKind:

@@ -83,7 +83,7 @@ class Pool:
         np, got = self._runtime.np, Borrowed(timing, {}, {}, {})
         for name in streams:
             key = (name, timing)
-            got.lanes[name] = self._lanes.pop(key) if key in self._lanes else self._make_lane(timing)
+            got.lanes[name] = self._lanes.pop(key) if key in self._lanes else self.make_lane(timing)
         for name in device:
             got.device[name] = self._device.pop(name) if name in self._device else self._make_buffer(SIZE)
         for name in host:
@@ -141,7 +141,7 @@ class Pool:
 
     def _zero(self, buffers: Sequence[Any]) -> None:
         cl, np = self._runtime.cl, self._runtime.np
-        service = self._service = self._service or self._make_lane(timing=False)
+        service = self._service = self._service or self.make_lane(timing=False)
         kept: list[Any] = [cl.enqueue_fill_buffer(service.queue, buffer, np.uint32(0), 0, SIZE) for buffer in buffers]
         if not self.settle([service], kept, self._clock.now() + DRAIN_LIMIT):
             abandon((kept, service, buffers))
@@ -152,7 +152,8 @@ class Pool:
         # A token seen orders nothing in OpenCL's memory model; a finish does, and it has nothing to wait for.
         service.queue.finish()
 
-    def _make_lane(self, timing: bool) -> Lane:
+    def make_lane(self, timing: bool) -> Lane:
+        """A queue with its token."""
         cl, np = self._runtime.cl, self._runtime.np
         properties = cl.command_queue_properties.PROFILING_ENABLE if timing else 0
         queue = cl.CommandQueue(self._runtime.context, self._runtime.device, properties=properties)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from conformance.backends.api import Clock, Request
     from conformance.backends.calls import HelperCall, HelperPool, Watchdog
     from conformance.backends.opencl.runtime import Runtime
+    from conformance.backends.threads import HostThreads
 
 #: What OpenCL, or its Python binding, has no call for.
 UNSUPPORTED: Final[Mapping[str, str]] = {
@@ -27,6 +28,9 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
     "host-fn": "clEnqueueNativeKernel is not in pyopencl, and clSetEventCallback calls in no queue's order",
     "elapsed": "clGetEventProfilingInfo times one command; no call gives the time between two events",
     "mixed": "OpenCL has one API",
+    "blocking-stream": "clCreateCommandQueueWithProperties makes every queue; OpenCL has no default one to be tied to",
+    "second-device": "this adapter makes one context on one device",
+    "priority": "CL_QUEUE_PRIORITY_KHR (cl_khr_priority_hints) is an extension that pyopencl's queues do not take",
     "second-gate": "user events are the only gates of OpenCL that the host opens",
     "host-copy": "clEnqueueCopyBuffer takes no host memory, and no command copies host memory to host memory",
 }
@@ -46,6 +50,7 @@ class OpenCLSession:
         clock: Clock,
         watchdog: Watchdog,
         helpers: HelperPool,
+        threads: HostThreads,
         request: Request,
         on_close: Callable[[OpenCLSession], None],
     ) -> None:
@@ -55,6 +60,7 @@ class OpenCLSession:
             raise unsupported("event-flag-blocking")
         self._cl, self._np, self._runtime = runtime.cl, runtime.np, runtime
         self._pool, self._clock, self._watchdog, self._helpers = pool, clock, watchdog, helpers
+        self.threads = threads
         self._limit, self._on_close = request.gate_limit, on_close
         host = [name for name in request.buffers if program.is_host_buffer(name)]
         device = [name for name in request.buffers if not program.is_host_buffer(name)]
@@ -130,6 +136,14 @@ class OpenCLSession:
         """The first word of a host buffer, by a plain load."""
         return int(self._got.host[buffer][0])
 
+    def calls(self, function: str) -> int:
+        """OpenCL queues no host function: raises Unsupported."""
+        raise unsupported("host-fn")
+
+    def elapsed(self, start: str, end: str) -> float:
+        """OpenCL has no such call: raises Unsupported."""
+        raise unsupported("elapsed")
+
     def destroy(self, event: str) -> None:
         """Release our references to the event's markers."""
         self._records.pop(event, None)
@@ -150,6 +164,12 @@ class OpenCLSession:
         helper = self._helpers.start(blocking)
         self._calls.append(helper)
         return helper
+
+    def extra(self, name: str) -> object:
+        """What an experiment asks for, before any gate closes."""
+        from conformance.backends.opencl.beside import extra
+
+        return extra(self, name)
 
     def close(self) -> bool:
         """Open every gate and prove by tokens that each queue ran dry; False if one did not.

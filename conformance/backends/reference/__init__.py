@@ -8,7 +8,8 @@ from typing import Final
 from conformance.backends.api import DeviceInfo, EventFlags, GateKind, Opinion, Request, Waiter
 from conformance.backends.reference.device import Device
 from conformance.backends.reference.faults import make_device
-from probes.program import DeviceOp, Sync, SyncDevice, SyncStream
+from conformance.errors import DeviceError
+from probes.program import DeviceOp, Record, Sync, SyncDevice, SyncStream
 
 #: The longest pause between two looks, in virtual seconds: below the publication window.
 LONGEST_PAUSE: Final = 0.016
@@ -17,8 +18,6 @@ LONGEST_PAUSE: Final = 0.016
 UNSUPPORTED: Final[Mapping[str, str]] = {
     "mixed": "the reference device has one surface",
     "second-gate": "the reference device has one kind of gate, its own",
-    "elapsed": "the reference device keeps no event times",
-    "host-fn": "the reference device runs no host functions",
 }
 
 
@@ -76,12 +75,15 @@ class ReferenceSession:
 
     def __init__(self, device: Device, clock: VirtualClock, request: Request) -> None:
         self._device, self._clock, self._streams = device, clock, tuple(request.streams)
+        device.timed = request.flags is EventFlags.TIMING
         if request.flags is EventFlags.BLOCKING:
             device.blocking = frozenset(request.events)
         clock.follow(device)
 
     def issue(self, op: DeviceOp) -> None:
-        """Queue one operation."""
+        """Queue one operation; DeviceError for a record that the device refuses."""
+        if isinstance(op, Record) and self._device.refuses(op):
+            raise DeviceError(f"record: event {op.event} is of another device than stream {op.stream}")
         self._device.issue(op)
 
     def handles(self) -> Mapping[str, int]:
@@ -112,6 +114,16 @@ class ReferenceSession:
         """The value in a host buffer."""
         return self._device.read(buffer)
 
+    def calls(self, function: str) -> int:
+        """How often a host function was called."""
+        return self._device.called[function]
+
+    def elapsed(self, start: str, end: str) -> float:
+        """Seconds between two events; DeviceError where there is no such time."""
+        if why := self._device.times(start, end):
+            raise DeviceError(f"elapsed: {why}")
+        return self._device.elapsed(start, end)
+
     def destroy(self, event: str) -> None:
         """Drop the event."""
         self._device.destroy(event)
@@ -127,15 +139,18 @@ class ReferenceSession:
 
 
 class ReferenceBackend:
-    """The reference device, clean or with faults; ``alias`` is what reports call the faults instead."""
+    """The reference device, clean or with faults.
+
+    ``alias`` is what reports call the faults instead; ``profile`` binds it as another device is bound.
+    """
 
     name = "reference"
-    profile = "reference"
     surface = "vendor"
     simulated = True
     vendor_errors: tuple[type[Exception], ...] = ()
 
-    def __init__(self, faults: tuple[str, ...] = (), *, alias: str | None = None) -> None:
+    def __init__(self, faults: tuple[str, ...] = (), *, alias: str | None = None, profile: str = "reference") -> None:
+        self.profile = profile
         self.faults = faults if alias is None else (alias,)
         self.clock = VirtualClock()
         self._make = make_device(faults)
@@ -157,8 +172,10 @@ class ReferenceBackend:
         return {}
 
     def session(self, request: Request) -> ReferenceSession:
-        """A fresh device for one program."""
-        return ReferenceSession(self._make(request.streams, request.gate_limit), self.clock, request)
+        """A fresh device for one program, or for an experiment."""
+        from conformance.backends.reference.beside import BesideSession
+
+        return BesideSession(self._make(request.streams, request.gate_limit), self.clock, request)
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -9,11 +9,27 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from probes.program import Copy, DeviceOp, Fill, Gate, Nop, Record, Wait, WaitStream
+from conformance.backends.reference.hooks import Beside
+from probes.program import (
+    DEFAULT_STREAM,
+    Copy,
+    DeviceOp,
+    Fill,
+    Gate,
+    HostFn,
+    Nop,
+    Record,
+    Wait,
+    WaitStream,
+    is_blocking_stream,
+    is_far,
+    is_high_priority,
+)
 
 #: How long an operation takes, in virtual seconds: queues run to quiescence at once. A slow device stretches it.
 OPERATION: Final = 0.0
@@ -33,18 +49,24 @@ class Task:
     gate: str | None = None
     target: str = ""
     source: str | int = 0
+    function: str = ""
     bound: Task | None = None  # the record that a wait obeys
     temporary: bool = False  # made by a wait-stream
+    tied: tuple[Task, ...] = ()  # what the legacy default stream's rule puts before it
     started: float | None = None
     done: bool = False
+    ended: float = 0.0  # when it was done
+    queued: float = 0.0  # when it was queued
     published: bool = False  # a record that the host may see
 
 
-class Device:
+class Device(Beside):
     """A device with any number of hardware queues. Time passes only in `advance`."""
 
     window = 1  # how many unfinished operations of a queue may be tried; 1 is first in, first out
     operation = OPERATION
+    functions_hold = True  # a host function that has not returned holds its stream
+    lingers = False  # publication may need time alone, so it is looked for whenever time passes
 
     def __init__(self, order: Iterable[str] = (), gate_limit: float = 1.9) -> None:
         self.tasks: list[Task] = []
@@ -53,6 +75,10 @@ class Device:
         self.gates_ended: set[str] = set()
         self.destroyed: set[str] = set()
         self.memory: dict[str, int] = {}
+        self.written: dict[str, list[Task]] = {}  # buffer -> what wrote it, in the order of its doing so
+        self.called: Counter[str] = Counter()  # host functions
+        self.timed = False  # events keep their times
+        self.submitted = 0  # operations below this index were handed to the device, where that takes a call
         self.flushed = 0  # records below this index were pending or done at a stream or device synchronize
         self.clock = 0.0
         self.gate_limit = gate_limit
@@ -60,6 +86,8 @@ class Device:
         self.asked: dict[str, int] = {}
         self._order = list(order)
         self._queues: dict[Any, list[Task]] = {}
+        self._prioritised = False
+        self._last: dict[str, Task] = {}  # stream -> what was queued on it last
         self._unpublished: list[Task] = []
         self._timers: list[tuple[float, int, Task]] = []
         self._counter = itertools.count()
@@ -111,6 +139,48 @@ class Device:
         """What the host finds in a buffer."""
         return self.memory.get(buffer, 0)
 
+    def load(self, task: Task, buffer: str) -> int:
+        """What a copy finds in its source."""
+        return self.memory.get(buffer, 0)
+
+    def ties(self, stream: str) -> list[str]:
+        """The streams whose work so far comes before the next operation of this one, by the default stream's rule."""
+        if stream == DEFAULT_STREAM:
+            return [other for other in self._order if is_blocking_stream(other)]
+        return [DEFAULT_STREAM] if is_blocking_stream(stream) else []
+
+    def priority(self, stream: str) -> int:
+        """A stream's priority: a lower number is tried first."""
+        return -1 if is_high_priority(stream) else 0
+
+    def width(self, stream: str) -> int:
+        """How many unfinished operations at the head of a stream's queue may be tried."""
+        return self.window
+
+    def queued(self, task: Task) -> None:
+        """An operation was queued."""
+
+    def call(self, task: Task) -> None:
+        """A host function begins."""
+        self.called[task.function] += 1
+
+    def times(self, start: str, end: str) -> str:
+        """Why there is no time between two events; empty if there is one."""
+        for event in (start, end):
+            if event not in self.current:
+                return f"event {event} was never recorded"
+            if not self.timed:
+                return f"event {event} keeps no time"
+            if not self.current[event].published:
+                return f"event {event} is not ready"
+        return ""
+
+    def elapsed(self, start: str, end: str) -> float:
+        """Seconds from one event to another."""
+        if start not in self.current or end not in self.current:
+            return 0.0
+        return self.current[end].ended - self.current[start].ended
+
     def wait_blocks(self, op: Wait | WaitStream) -> bool:
         """Does this wait hold the host back now?"""
         return False
@@ -119,12 +189,19 @@ class Device:
         """Does this record hold the host back now?"""
         return False
 
+    def refuses(self, op: Record) -> bool:
+        """Is the event of another device than the stream?"""
+        known = self.current.get(op.event)
+        return known is not None and is_far(known.stream) != is_far(op.stream)
+
     def destroy_blocks(self, event: str) -> bool:
         """Does dropping the event hold the host back now?"""
         return False
 
     def ready(self, task: Task) -> bool:
         """May this operation start?"""
+        if task.tied and not all(other.done for other in task.tied):
+            return False
         return task.kind != "wait" or self.satisfied(task)
 
     # ------------------------------------------------------------------ what the hooks may ask
@@ -138,6 +215,11 @@ class Device:
         """Has the stream finished everything queued on it?"""
         handle = self.handle(stream)
         return all(task.done for task in self.tasks if self.handle(task.stream) == handle)
+
+    @property
+    def streams(self) -> list[str]:
+        """The streams in the order of first use."""
+        return list(self._order)
 
     def rank(self, stream: str) -> int:
         """The stream's place in the order of first use."""
@@ -172,11 +254,19 @@ class Device:
             task.kind, task.event = "record", op.event
         elif isinstance(op, Wait):
             task.kind, task.event, task.bound = "wait", op.event, self.current.get(op.event)
+        elif isinstance(op, HostFn):
+            task.function, task.gate = op.name, op.until
         self._add(task)
 
     def _add(self, task: Task) -> None:
+        last = {stream: self._last[stream] for stream in self.ties(task.stream) if stream in self._last}
+        task.tied = tuple(last.values())
+        task.queued = self.clock
         self.tasks.append(task)
+        self._last[task.stream] = task
+        self._prioritised |= is_high_priority(task.stream)
         self._queues.setdefault(self.queue_of(task.stream), []).append(task)
+        self.queued(task)
         if task.kind == "record":
             self._unpublished.append(task)
             self.record(task)
@@ -185,6 +275,8 @@ class Device:
     def open(self, gate: str) -> None:
         """The host opens a gate."""
         self.opened.add(gate)
+        if any(task.gate == gate and task.done for task in self.tasks):
+            self.gates_ended.add(gate)  # it held nothing any more
         self.settle()
 
     def destroy(self, event: str) -> None:
@@ -195,8 +287,15 @@ class Device:
 
     def flush(self) -> None:
         """A stream or device synchronize was entered: some defects publish then."""
+        self.submit()
         self.flushed = len(self.tasks)
         self.settle()
+
+    def submit(self) -> None:
+        """Some call hands the device what was queued: only a device that batches its work waits for one."""
+        if self.submitted < len(self.tasks):
+            self.submitted = len(self.tasks)
+            self.settle()
 
     def _block(self, held: Callable[[], bool]) -> None:
         # The host sits in the call: time passes until the device lets it go (a gate's limit does in the end).
@@ -220,20 +319,31 @@ class Device:
             self._finish(task)
             self.settle()
         self.clock = end
+        if self.lingers:
+            self.settle()
 
     def settle(self) -> None:
         """Start what may start, to quiescence; completions follow as time passes."""
         moved = True
         while moved:
             moved = False
-            for queue in self._queues.values():
+            for queue in self._by_priority():
                 while queue and queue[0].done:
                     queue.pop(0)
-                for task in [task for task in queue if not task.done][: self.window]:
+                if not queue:
+                    continue
+                width = self.width(queue[0].stream)
+                for task in queue[:1] if width == 1 else [task for task in queue if not task.done][:width]:
                     moved |= self._try(task)
             for task in [task for task in self._unpublished if self.publish(task)]:
                 task.published = moved = True
                 self._unpublished.remove(task)
+
+    def _by_priority(self) -> list[list[Task]]:
+        """Queues, those of streams of high priority first: it is seen in nothing but the order of what may happen."""
+        if not self._prioritised:
+            return list(self._queues.values())
+        return sorted(self._queues.values(), key=lambda queue: self.priority(queue[0].stream) if queue else 0)
 
     def _try(self, task: Task) -> bool:
         """Start a task, or let a started one go on. True if it completed."""
@@ -241,11 +351,14 @@ class Device:
             if not self.ready(task):
                 return False
             task.started = self.clock
+            if task.function:
+                self.call(task)
             if task.gate is not None:
                 self._timer(self.clock + self.gate_limit, task)
             elif self.operation:
                 self._timer(self.clock + self.operation, task)
-        if task.gate is not None and task.gate not in self.opened | self.gates_ended:
+        holds = task.gate is not None and (self.functions_hold or not task.function)
+        if holds and task.gate not in self.opened | self.gates_ended:
             return False
         if task.gate is None and self.clock < task.started + self.operation:
             return False
@@ -256,9 +369,10 @@ class Device:
         heapq.heappush(self._timers, (when, next(self._counter), task))
 
     def _finish(self, task: Task) -> None:
-        task.done = True
-        if task.gate is not None:
+        task.done, task.ended = True, self.clock
+        if task.gate is not None and (self.functions_hold or not task.function or task.gate in self.opened):
             self.gates_ended.add(task.gate)
         if task.kind in ("fill", "copy"):
             source = task.source
-            self.memory[task.target] = source if isinstance(source, int) else self.memory.get(source, 0)
+            self.memory[task.target] = source if isinstance(source, int) else self.load(task, source)
+            self.written.setdefault(task.target, []).append(task)

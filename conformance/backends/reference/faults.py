@@ -13,9 +13,18 @@ from typing import Any, Final
 
 from conformance.backends.reference.device import Device, Task
 from conformance.errors import UsageError, unknown_name
-from probes.program import Wait, WaitStream
+from probes.program import DEFAULT_STREAM, Wait, WaitStream, is_far, is_high_priority
 
 Hooks = dict[str, Any]
+
+#: Seconds by which `publishes-slowly` delays a publication: above what is called soon, below any deadline.
+SLOW: Final = 0.03
+#: Seconds for which `batch-timer` keeps work back.
+BATCH_TIMER: Final = 1e-3
+#: Slots that `event-slot-reused` has for records.
+SLOTS: Final = 4
+#: What `memory-scribbled` writes over a token.
+SCRIBBLE: Final = 0x5A00
 
 
 def _all_done(tasks: list[Task]) -> bool:
@@ -83,6 +92,14 @@ def _newest_record(device: Device, wait: Task) -> Task | None:
     return device.current.get(wait.event)
 
 
+def _moved_if_pending(device: Device, wait: Task) -> Task | None:
+    """A record takes earlier waits with it if the one that they obey is pending: undefined in one vendor's text."""
+    bound, newest = wait.bound, device.current.get(wait.event)
+    if bound is None or newest is None or newest is bound:
+        return bound
+    return newest if not bound.done or bound.ended > newest.queued else bound
+
+
 def _flickers(device: Device, event: str) -> bool:
     if event not in device.current:
         return True
@@ -99,6 +116,134 @@ def _gates_expire(device: Device, event: str) -> bool:
     device.gates_ended |= {task.gate for task in device.tasks if task.gate}
     device.settle()
     return Device.query(device, event)
+
+
+def _slot_reused(device: Device, record: Task) -> bool:
+    """A record takes over the slot of an earlier one, and with it what that one left there."""
+    before = [task for task in device.tasks[: record.index] if task.kind == "record"]
+    return record.done or (len(before) >= SLOTS and before[-SLOTS].done)
+
+
+def _merged(device: Device, wait: Task) -> bool:
+    """A wait obeys every record of its event, so far."""
+    records = [t for t in device.tasks if t.kind == "record" and t.event == wait.event and not t.temporary]
+    return Device.satisfied(device, wait) and _all_done(records)
+
+
+def _tail_waited(device: Device, wait: Task) -> bool:
+    """A wait covers what its producer had been given when the wait was issued, not what it had at the record."""
+    if wait.bound is None or wait.temporary:
+        return Device.satisfied(device, wait)
+    before = device.tasks[: wait.index]
+    return wait.bound.done and _all_done(
+        [t for t in before if t.stream == wait.bound.stream and t.stream != wait.stream]
+    )
+
+
+def _shared_signal(device: Device, record: Task) -> bool:
+    """Neighbouring records share a signal; a gate or wait between them does not end the neighbourhood."""
+    for task in reversed(_before(device, record)):
+        if task.kind == "record":
+            return record.done or (task.done and not task.temporary)
+        if task.kind not in ("gate", "wait"):
+            break
+    return record.done
+
+
+def _only_work(device: Device, wait: Task) -> bool:
+    """A wait finds nothing to wait for in a record whose stream did nothing but wait before it."""
+    before = _before(device, wait.bound) if wait.bound is not None else []
+    return Device.satisfied(device, wait) or (bool(before) and before[-1].kind == "wait")
+
+
+def _near_only(device: Device, wait: Task) -> bool:
+    return Device.satisfied(device, wait) or (
+        wait.bound is not None and is_far(wait.bound.stream) != is_far(wait.stream)
+    )
+
+
+def _taken_in(device: Device, record: Task) -> bool:
+    return record.done and _all_done(device.tasks[: record.index])
+
+
+def _next_operation(device: Device, record: Task) -> bool:
+    """The signal is sent off with the next operation that is queued anywhere."""
+    return record.done and len(device.tasks) > record.index + 1 + record.temporary
+
+
+def _slowly(device: Device, record: Task) -> bool:
+    """With something queued behind it an event is seen a while after it was done."""
+    return record.done and (device.clock >= record.ended + SLOW or not device.later(record))
+
+
+def _old_data(device: Device, task: Task, buffer: str) -> int:
+    """A copy finds what another stream wrote last only once its own stream has begun again."""
+    written = device.written.get(buffer, [])
+    if written and written[-1].stream != task.stream:
+        written = written[:-1]
+    return _value(device, written[-1]) if written else 0
+
+
+def _value(device: Device, task: Task) -> int:
+    return task.source if isinstance(task.source, int) else device.memory.get(task.target, 0)
+
+
+def _read_at_enqueue(device: Device, task: Task) -> None:
+    if task.kind == "copy" and isinstance(task.source, str):
+        task.source = device.memory.get(task.source, 0)
+
+
+def _read_too_late(device: Device, task: Task, buffer: str) -> int:
+    """A copy reads its source when what stands behind it on its stream has been written already."""
+    fills = [t for t in device.later(task, "fill") if t.target == buffer]
+    return _value(device, fills[0]) if fills else device.memory.get(buffer, 0)
+
+
+def _scribble(device: Device, task: Task, buffer: str) -> int:
+    value = device.memory.get(buffer, 0)
+    return value ^ SCRIBBLE if device.later(task, "copy") else value
+
+
+def _call_at_enqueue(device: Device, task: Task) -> None:
+    if task.function:
+        device.called[task.function] += 1
+
+
+def _call_twice(device: Device, task: Task) -> None:
+    device.called[task.function] += 2
+
+
+def _tied_all(device: Device, stream: str) -> list[str]:
+    """Every side stream obeys the rule of blocking ones."""
+    return [other for other in device.streams if other != stream] if stream == DEFAULT_STREAM else [DEFAULT_STREAM]
+
+
+def _submitting(plain: Callable[[Device, str], bool]) -> Callable[[Device, str], bool]:
+    """A call that hands over what was queued before it answers."""
+
+    def call(device: Device, name: str) -> bool:
+        device.submit()
+        return plain(device, name)
+
+    return call
+
+
+#: Work waits in the host until a call asks for anything.
+_BATCHING: Final[Hooks] = {
+    "ready": lambda device, task: task.index < device.submitted and Device.ready(device, task),
+    "query": _submitting(Device.query),
+    "synchronize": _submitting(Device.synchronize),
+    "query_stream": _submitting(Device.query_stream),
+    "synchronize_stream": _submitting(Device.synchronize_stream),
+}
+
+
+def _after_a_while(device: Device, task: Task) -> bool:
+    return device.clock >= task.queued + BATCH_TIMER and Device.ready(device, task)
+
+
+def _no_error(device: Device, start: str, end: str) -> str:
+    return ""
 
 
 def _record_first(device: Device, task: Task) -> None:
@@ -166,6 +311,35 @@ FAULTS: Final[dict[str, Hooks]] = {
     "wait-stream-dropped": {
         "satisfied": lambda device, wait: wait.temporary or Device.satisfied(device, wait),
     },
+    "records-coalesced": {"publish": _shared_signal},
+    "records-merged": {"satisfied": _merged},
+    "event-slot-reused": {"publish": _slot_reused},
+    "batch-until-next-operation": {"publish": _next_operation},
+    "relayed-wait-dropped": {"satisfied": _only_work},
+    "record-takes-in-all": {"publish": _taken_in},
+    "wait-covers-tail": {"satisfied": _tail_waited},
+    "publishes-slowly": {"publish": _slowly, "lingers": True},
+    "stream-sync-early": {"synchronize_stream": lambda device, stream: True},
+    "wait-orders-no-data": {"load": _old_data},
+    "copy-reads-at-enqueue": {"queued": _read_at_enqueue},
+    "copy-reads-late": {"load": _read_too_late},
+    "memory-scribbled": {"load": _scribble},
+    "cross-device-wait-dropped": {"satisfied": _near_only},
+    "wrong-device-accepted": {"refuses": lambda device, op: False},
+    "hostfn-early": {"queued": _call_at_enqueue, "call": lambda device, task: None},
+    "hostfn-async": {"functions_hold": False},
+    "hostfn-twice": {"call": _call_twice},
+    "hostfn-lost": {"call": lambda device, task: None},
+    "legacy-ignored": {"ties": lambda device, stream: []},
+    "nonblocking-obeys-legacy": {"ties": _tied_all},
+    "priority-reorders": {"width": lambda device, stream: 2 if is_high_priority(stream) else 1},
+    "elapsed-negative": {"elapsed": lambda device, start, end: -abs(Device.elapsed(device, start, end))},
+    "elapsed-no-error": {"times": _no_error},
+    "elapsed-ignores-hold": {"elapsed": lambda device, start, end: 0.0},
+    "priorities-ignored": {"priority": lambda device, stream: 0},
+    "legal-rerecord": {"bind": _moved_if_pending},
+    "batch-query": _BATCHING,
+    "batch-timer": {"ready": _after_a_while, "lingers": True},
     "slow-device": {"operation": 2e-3},
     "very-slow-device": {"operation": 0.3},
     "gates-expire": {"query": _gates_expire},
@@ -181,10 +355,14 @@ def hooks_of(name: str) -> Hooks:
         return {"queue_of": lambda device, stream: device.rank(stream) % count}
     if name in FAULTS:
         return FAULTS[name]
+    from conformance.backends.reference import beside  # it needs the sessions, which need this module
+
+    if name in beside.FAULTS:
+        return beside.FAULTS[name]
     base = name.removesuffix("-device")
     if base != name and base.startswith("late-") and "publish" in FAULTS.get(base, {}):
         return FAULTS[base] | {"satisfied": _published}
-    known = [*FAULTS, *(f"queues-{k}" for k in range(1, 8))]
+    known = [*FAULTS, *beside.FAULTS, *(f"queues-{k}" for k in range(1, 8))]
     raise UsageError(unknown_name("fault", name, known, "(see 'stream-conformance list --faults')"))
 
 

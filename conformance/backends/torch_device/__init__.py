@@ -13,11 +13,14 @@ from conformance.backends.api import Clock, DeviceInfo, EventFlags, GateKind, Op
 from conformance.backends.calls import HelperPool, HostClock
 from conformance.backends.gates import KINDS, GateError, Ladder, NoGate
 from conformance.backends.registry import PROFILES
+from conformance.backends.torch_device.beside import Beside
+from conformance.backends.torch_device.far import Far, missing
+from conformance.backends.torch_device.kinds import HostFunctions, OtherStreams
 from conformance.backends.torch_device.loading import available, load, stand_in
 from conformance.backends.torch_device.resources import DRAIN_LIMIT, ROWS, STREAMS, Memory, Tokens
 from conformance.backends.torch_device.session import UNSUPPORTED, TorchSession, not_idle
 from conformance.backends.torch_device.surfaces import GenericSurface, Surface, VendorSurface
-from conformance.backends.torch_device.warmup import warm_up
+from conformance.backends.torch_device.warmup import warm_up, warm_up_others
 from conformance.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -57,24 +60,25 @@ class TorchBackend:
     ) -> None:
         self.name, self.profile, self.surface = name, PROFILES[name], surface
         self.clock: Clock = HostClock()
-        self._index = int(device)
+        self.index = int(device)
         self.torch, self.module, vendor = load(name)
         available(name, self.torch, self.module, vendor)
         self._stand_in = stand_in(self.module)
         self.simulated = bool(self._stand_in)
-        self.module.set_device(self._index)
+        self.module.set_device(self.index)
         self.vendor = vendor
-        torch_device = self.torch.device(vendor.module, self._index)
+        torch_device = self.torch.device(vendor.module, self.index)
         self.torch.zeros(1, device=torch_device)
-        self.module.synchronize(self._index)
-        generic = GenericSurface(self.torch, self.module, vendor, self._index)
+        self.module.synchronize(self.index)
+        generic = GenericSurface(self.torch, self.module, vendor, self.index)
         # An accelerator that is nobody's row of the table is driven by the API that torch has for all.
         one_family = name == "accelerator"
         self._surfaces: dict[str, Surface] = {
-            "vendor": generic if one_family else VendorSurface(self.torch, self.module, vendor, self._index),
+            "vendor": generic if one_family else VendorSurface(self.torch, self.module, vendor, self.index),
             "generic": generic,
         }
         self.helpers = HelperPool(name)
+        self.beside = Beside(self)
         # Everything is made and used once before the first gate closes: docs/rules.md 8.
         used = ("generic",) if one_family else ("vendor", "generic") if surface == "mixed" else (surface,)
         self._streams = {family: [self._surfaces[family].stream() for _ in range(STREAMS)] for family in used}
@@ -99,6 +103,13 @@ class TorchBackend:
             self._tried = error.tried if isinstance(error, NoGate) else tuple((kind, str(error)) for kind in KINDS)
         self._take_second()
         self._no_opinion = self._prepare_opinion()
+        self._far: Far | None = None
+        self._others = {family: OtherStreams(self._surfaces[family], self.ladder, self._no_gate) for family in used}
+        for family in used:
+            warm_up_others(self._surfaces[family], self._others[family], self.memory)
+        main = self.main_surface
+        warmed = [main.gated(stream) for stream in (*self.streams(main)[:2], *self._others[used[0]].blocking[:1])]
+        self.functions = HostFunctions(self.ladder, self._no_gate, warmed)
         if not self._tokens.drained([(self._surfaces[family], s) for family in used for s in self._streams[family]]):
             self.close()
             raise BackendUnavailable(f"{name}: the device did not become idle after its warm-up; is it in use?")
@@ -115,6 +126,16 @@ class TorchBackend:
     def streams(self, surface: Surface) -> list[Any]:
         """The side streams of a family, always the same and in the same order."""
         return self._streams[surface.name]
+
+    def others(self, surface: Surface) -> OtherStreams:
+        """The blocking and the prioritised streams of a family."""
+        return self._others[surface.name]
+
+    def far(self) -> Far:
+        """What a program has on a second device; made when first asked for, with no gate closed."""
+        if self._far is None:
+            self._far = Far(self)
+        return self._far
 
     def _take_second(self) -> None:
         """A pool of a second kind of gate; without one the report says `single-gate`."""
@@ -135,7 +156,7 @@ class TorchBackend:
             return "without a gate the vendor's driver is not opened"
         event = self.main_surface.event(EventFlags.DEFAULT)
         self.main_surface.record(event, self.streams(self.main_surface)[0])
-        self.module.synchronize(self._index)
+        self.module.synchronize(self.index)
         opinion = self._ask(event)
         if opinion.complete is False:
             return f"{opinion.call} says that an event of an idle device is pending, so it cannot be asked"
@@ -182,7 +203,10 @@ class TorchBackend:
     def settle(self, streams: list[tuple[Surface, Any]], gates: list[Gate], calls: list[HelperCall]) -> bool:
         """True if the streams ran dry, the gates ended and the helpers returned; else the device is given up."""
         began, polls = self.clock.now(), 0
-        done = self._tokens.drained(list(streams))
+        far = [pair for pair in streams if self._far is not None and pair[0] is self._far.surface]
+        done = self._tokens.drained([pair for pair in streams if pair not in far])
+        if far and self._far is not None:
+            done = self._far.tokens.drained(far) and done
         while done and not (all(gate.idle() for gate in gates) and all(call.returned for call in calls)):
             if self.clock.now() - began > DRAIN_LIMIT:
                 done = False
@@ -190,7 +214,7 @@ class TorchBackend:
             polls += 1
         if done:
             # A gate whose launch failed has nothing to wait for, and is not used again.
-            whole = [gate for gate in gates if gate.ended()]
+            whole = [gate for gate in gates if gate.ended() and gate is not self.functions.own]
             self._free += [gate for gate in whole if gate.kind != self._second]
             self._free_second += [gate for gate in whole if gate.kind == self._second]
         self.usable = self.usable and done
@@ -200,8 +224,8 @@ class TorchBackend:
         """The device in use; its name and driver are read as `decide` reads them, without torch."""
         from conformance.backends.identity import identify, unique_name
 
-        properties = self.module.get_device_properties(self._index)
-        name, driver = identify(self.name, self._index)
+        properties = self.module.get_device_properties(self.index)
+        name, driver = identify(self.name, self.index)
         known = name != "unknown"
         capability = self.vendor.capability.format(
             major=getattr(properties, "major", "?"),
@@ -210,11 +234,11 @@ class TorchBackend:
         )
         return DeviceInfo(
             name=name if known else str(getattr(properties, "name", "unknown")),
-            index=self._index,
+            index=self.index,
             capability=capability,
             driver=driver,
             runtime=str(getattr(self.torch.version, self.vendor.version, None) or "") if self.vendor.version else "",
-            lock=f"{self.name}-{unique_name(properties, self._index)}",
+            lock=f"{self.name}-{unique_name(properties, self.index)}",
         )
 
     def gate(self) -> GateKind:
@@ -238,6 +262,12 @@ class TorchBackend:
             return "; ".join(f"{kind}: {tried[kind]}" for kind in SECOND if kind in tried) or self._no_gate
         if capability == "event-flag-blocking" and self.main_surface.name == "generic":
             return "torch.Event(blocking=True) is accepted and ignored, as torch's docstring says"
+        if capability == "second-device":
+            return missing(self.module, self.main_surface.vendor.module, self.surface)
+        if capability == "host-fn":
+            return self.functions.missing or None
+        if capability in ("blocking-stream", "priority"):
+            return self._others[self.main_surface.name].missing.get(capability)
         return UNSUPPORTED.get(capability)
 
     def software(self) -> Mapping[str, str]:
@@ -282,6 +312,7 @@ class TorchBackend:
         if self.ladder is not None:
             self.ladder.close()
         self.helpers.close()
+        self.beside.close()
 
 
 __all__ = ["TorchBackend"]

@@ -21,6 +21,9 @@ from probes.program import (
     SyncStream,
     Wait,
     WaitStream,
+    is_blocking_stream,
+    is_far,
+    is_high_priority,
     is_host_buffer,
 )
 
@@ -33,8 +36,6 @@ if TYPE_CHECKING:
 #: What the adapter does not do, with the call that would be needed.
 UNSUPPORTED: Final[Mapping[str, str]] = {
     "slow-copy": "no copy call of torch or its vendors ends when the host says so",
-    "host-fn": "torch has no call that queues a host function",
-    "elapsed": "the timing family of this suite is not part of this version",
     "host-copy": "Tensor.copy_ between two host tensors is done by the host at once, not in stream order",
 }
 
@@ -46,13 +47,22 @@ class TorchSession:
         self._backend, self._limit, self._flags = backend, request.gate_limit, request.flags
         self._second = request.second_gate
         self._surfaces: dict[str, Surface] = {
-            name: backend.surface_of(request.families.get(name)) for name in request.streams
+            name: backend.far().surface if is_far(name) else backend.surface_of(request.families.get(name))
+            for name in request.streams
         }
-        free = {surface: iter(backend.streams(surface)) for surface in set(self._surfaces.values())}
+        surfaces = {surface for name, surface in self._surfaces.items() if not is_far(name)}
+        free = {surface: iter(backend.streams(surface)) for surface in surfaces}
+        blocking = {surface: iter(backend.others(surface).blocking) for surface in surfaces}
+        high = {surface: iter(backend.others(surface).high) for surface in surfaces}
         self._streams: dict[str, Any] = {}
         for name, surface in self._surfaces.items():
-            default = name == DEFAULT_STREAM
-            self._streams[name] = surface.default_stream() if default else next(free[surface], None)
+            if name == DEFAULT_STREAM:
+                self._streams[name] = surface.default_stream()
+            elif is_far(name):
+                self._streams[name] = backend.far().streams[sum(map(is_far, self._streams))]
+            else:
+                kind = blocking if is_blocking_stream(name) else high if is_high_priority(name) else free
+                self._streams[name] = next(kind[surface], None)
             if self._streams[name] is None:
                 raise HarnessError(f"{backend.name}: a program with more than {len(self._streams) - 1} streams")
         host = [name for name in request.buffers if is_host_buffer(name)]
@@ -63,12 +73,17 @@ class TorchSession:
         self._host = {name: memory.host[row] for row, name in enumerate(host)}
         self._words = {name: memory.words[row] for row, name in enumerate(host)}
         self._device = {name: memory.device[row] for row, name in enumerate(device)}
+        for row, name in enumerate(filter(is_far, device)):
+            self._device[name] = backend.far().memory[row]
+            backend.far().clear()
         memory.clear_host(len(host))
         # Events belong to the family of the stream that records them; an unrecorded one to the first waiter's.
         self._events: dict[str, Any] = {}
         self._gates: dict[str, Any] = {}
         self._calls: list[HelperCall] = []
         self._closed: bool | None = None
+        if request.functions:
+            backend.functions.begin(request.functions)
         backend.clear_device(len(device))
 
     def issue(self, op: DeviceOp) -> None:
@@ -94,7 +109,19 @@ class TorchSession:
         elif isinstance(op, WaitStream):
             surface.wait_stream(stream, self._streams[op.other])
         elif isinstance(op, HostFn):
-            raise Unsupported("host-fn", UNSUPPORTED["host-fn"])
+            self._host_function(op, surface.gated(stream))
+
+    def _host_function(self, op: HostFn, stream: Any) -> None:
+        functions = self._backend.functions
+        if functions.missing:
+            raise Unsupported("host-fn", functions.missing)
+        functions.queue(stream, op.name)
+        if op.until is not None:
+            # Its second half: the driver's thread waits in libc until the gate is opened.
+            if self._backend.one_gate_at_a_time(second=self._second) and self._gates:
+                raise Unsupported("several-gates", "cuLaunchHostFunc: one callback thread runs all host functions")
+            gate = self._gates[op.until] = functions.gate
+            gate.enqueue(stream, self._limit)
 
     def _copy(self, op: Copy, surface: Surface, stream: Any) -> None:
         if op.until is not None:
@@ -139,6 +166,15 @@ class TorchSession:
         """A plain load from pinned memory."""
         return int(self._words[buffer].value)
 
+    def calls(self, function: str) -> int:
+        """How often a host function was called."""
+        return self._backend.functions.calls(function)
+
+    def elapsed(self, start: str, end: str) -> float:
+        """Seconds between two events, by torch's elapsed_time; raises what that raises."""
+        surface = self._backend.main_surface
+        return surface.elapsed(self._event(start, surface), self._event(end, surface))
+
     def destroy(self, event: str) -> None:
         """Drop the last reference to the event: the vendor's event is destroyed here."""
         self._events.pop(event, None)
@@ -155,6 +191,10 @@ class TorchSession:
         helper = self._backend.helpers.start(blocking)
         self._calls.append(helper)
         return helper
+
+    def extra(self, name: str) -> object:
+        """What an experiment asks for, before any gate closes."""
+        return self._backend.beside.extra(self, name)
 
     def close(self) -> bool:
         """Open every gate, prove the streams idle by tokens and words, drop the events."""

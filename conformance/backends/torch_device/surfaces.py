@@ -28,9 +28,13 @@ class VendorSurface:
 
     name = "vendor"
 
-    def stream(self) -> Any:
-        """A stream of torch's pool."""
-        return self.module.Stream(device=self.index)
+    def stream(self, priority: int = 0) -> Any:
+        """A stream of torch's pool; a lower number is a higher priority."""
+        return self.module.Stream(device=self.index, priority=priority)
+
+    def external(self, handle: int) -> Any:
+        """A stream that the driver made. Raises Unsupported where the module takes none."""
+        return external_stream(self.module, handle, self.index)
 
     def default_stream(self) -> Any:
         """The default stream."""
@@ -51,6 +55,10 @@ class VendorSurface:
     def wait_stream(self, stream: Any, other: Any) -> None:
         """Make a stream of this family wait for another of it."""
         stream.wait_stream(other)
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        """Seconds between two events; torch gives milliseconds."""
+        return float(start.elapsed_time(end)) / 1e3
 
     def current(self, stream: Any) -> AbstractContextManager[object]:
         """Make a stream current: torch's operations go there."""
@@ -90,9 +98,14 @@ class GenericSurface:
         """The torch device."""
         return self.torch.device(self.vendor.module, self.index)
 
-    def stream(self) -> Any:
-        """A stream of torch's pool."""
-        return self.torch.Stream(device=self.device)
+    def stream(self, priority: int = 0) -> Any:
+        """A stream of torch's pool; a lower number is a higher priority."""
+        return self.torch.Stream(device=self.device, priority=priority)
+
+    def external(self, handle: int) -> Any:
+        """A stream that the driver made. Raises Unsupported where the module takes none."""
+        made = external_stream(self.module, handle, self.index)
+        return self.torch.Stream(stream_id=made.stream_id, device_index=made.device_index, device_type=made.device_type)
 
     def default_stream(self) -> Any:
         """The default stream; where the module does not tell it, the current one outside any context."""
@@ -121,6 +134,10 @@ class GenericSurface:
         """Make a stream of this family wait for another of it."""
         stream.wait_stream(other)
 
+    def elapsed(self, start: Any, end: Any) -> float:
+        """Seconds between two events; torch gives milliseconds."""
+        return float(start.elapsed_time(end)) / 1e3
+
     def current(self, stream: Any) -> AbstractContextManager[object]:
         """Make a stream current."""
         context: AbstractContextManager[object] = stream
@@ -142,6 +159,14 @@ class GenericSurface:
     def synchronize(self) -> None:
         """Synchronize the device by the vendor's module: torch.accelerator.synchronize is not on every backend."""
         self.module.synchronize(self.index)
+
+
+def external_stream(module: Any, handle: int, index: int) -> Any:
+    """torch's object for a stream that torch did not make. Raises Unsupported where the module has no such class."""
+    made = getattr(module, "ExternalStream", None)
+    if made is None:
+        raise Unsupported("blocking-stream", f"{module.__name__} has no ExternalStream")
+    return made(handle, device=index)
 
 
 Surface = Union[VendorSurface, GenericSurface]

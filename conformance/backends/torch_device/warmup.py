@@ -16,6 +16,7 @@ from conformance.errors import BackendUnavailable
 
 if TYPE_CHECKING:
     from conformance.backends.calls import HelperPool
+    from conformance.backends.torch_device.kinds import OtherStreams
     from conformance.backends.torch_device.resources import Memory
     from conformance.backends.torch_device.surfaces import Surface
 
@@ -43,11 +44,29 @@ def warm_up(surface: Surface, streams: list[Any], memory: Memory, helpers: Helpe
         for call in (event.synchronize, unrecorded.synchronize, first.synchronize, surface.synchronize):
             _returns(helpers, call)
         event.query()
+        if flags is EventFlags.TIMING:
+            again = surface.event(flags)
+            surface.record(again, first)
+            _returns(helpers, again.synchronize)
+            surface.elapsed(event, again)
         unrecorded.query()
         second.query()
         surface.record(event, second)
         del event, unrecorded
     _returns(helpers, surface.synchronize)
+    memory.clear_host(1)
+
+
+def warm_up_others(surface: Surface, others: OtherStreams, memory: Memory) -> None:
+    """Use each stream of another kind once, and leave the device idle."""
+    event = surface.event(EventFlags.DEFAULT)
+    for stream in others.all:
+        with surface.current(stream):
+            memory.device[0].fill_(1)
+            memory.host[0].copy_(memory.device[0], non_blocking=True)
+        surface.record(event, stream)
+        surface.wait(stream, event)
+    surface.synchronize()
     memory.clear_host(1)
 
 

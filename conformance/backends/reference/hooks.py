@@ -1,0 +1,67 @@
+"""What the reference device does beside programs: hooks that a fault replaces, as those of `Device` itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from probes.program import Copy
+
+
+class Beside:
+    """The device's answers to what experiments ask; `conformance.backends.reference.beside` asks them."""
+
+    #: The host thread that makes the call at hand.
+    thread = "main"
+
+    def spins(self, event: str, blocking: bool) -> bool:
+        """Does a thread use its processor while it synchronizes on the event?"""
+        return not blocking
+
+    def copy_blocks(self, op: Copy) -> bool:
+        """Does this copy hold the host back now?"""
+        return False
+
+    def query_blocks(self, in_sync: bool) -> bool:
+        """Does a query hold the host back while a thread is (or is not) in synchronize on the same event?"""
+        return False
+
+    def stream_query_blocks(self, in_sync: bool) -> bool:
+        """Does a query of a stream hold the host back while a thread is (or is not) in synchronize on it?"""
+        return False
+
+    def stream_destroy_blocks(self, pending: bool) -> bool:
+        """Does destroying a stream with (or without) pending work hold the host back?"""
+        return False
+
+    def stream_destroy_drops(self) -> bool:
+        """Is the pending work of a destroyed stream lost?"""
+        return False
+
+    def recorded_elsewhere(self, recorder: str) -> bool:
+        """Is an event that another thread recorded taken for one that was never recorded?"""
+        return False
+
+    def current_key(self, thread: str) -> str:
+        """Under which name a thread's current stream is kept."""
+        return thread
+
+    def arrives_after(self, size: int) -> float:
+        """Seconds from the end of a block's copy until its data is in host memory."""
+        return 0.0
+
+    def stores_visible(self) -> bool:
+        """Does the host find what kernels stored to its memory?"""
+        return True
+
+    def refuses_query(self) -> bool:
+        """Is it an error to ask a captured event?"""
+        return True
+
+    def refuses_outside_wait(self) -> bool:
+        """Is it an error if a captured stream waits for an event outside the capture?"""
+        return True
+
+    def imported_complete(self) -> bool:
+        """Does another process take a shared event for complete, whatever it stands for?"""
+        return False

@@ -1,0 +1,180 @@
+"""Another process of the same device, to which events are handed over: the side of the process that records them.
+
+The other side is `conformance.backends.torch_device.peer`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+import conformance
+from conformance.capture import Capture
+from conformance.errors import DeviceError, Unsupported
+from conformance.messages import Lines
+
+if TYPE_CHECKING:
+    from conformance.backends.torch_device.beside import Beside
+    from conformance.backends.torch_device.inside import Inside
+
+#: Seconds in which each question is answered; a call there that blocks costs one verdict and the process.
+ANSWER: Final = 3.0
+#: Seconds in which a process that was told to end is gone.
+ENDING: Final = 1.0
+
+
+class Peer:
+    """The process. Its pipes are its own, and it ends when they close."""
+
+    def __init__(self, name: str, index: int) -> None:
+        self._errors = Capture()
+        requests, self._requests = os.pipe()
+        answers, theirs = os.pipe()
+        self._answers = answers
+        self._lines = Lines(answers)
+        try:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-m", f"{__package__}.peer", str(requests), str(theirs), name, str(index)],
+                cwd=Path(conformance.__file__).parents[1],
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors.file,
+                pass_fds=[requests, theirs],
+            )
+        finally:
+            os.close(requests)
+            os.close(theirs)
+        self._ready = False
+        self.refused = False  # it could not open the device, so another one will not either
+        self.gone = ""  # why it can no longer be asked
+
+    @property
+    def ready(self) -> bool:
+        """Has it opened the device? Raises Unsupported if it could not."""
+        if not self._ready:
+            try:
+                line = self._lines.next(0.0)
+            except EOFError:
+                self.refused = True
+                self._end("it could not open the device")
+                raise self.refusal() from None
+            self._ready = line is not None
+        return self._ready
+
+    def refusal(self) -> Unsupported:
+        """Why there is no other process."""
+        return Unsupported("ipc-events", f"another process: {self.gone}")
+
+    def ask(self, what: str, **arguments: Any) -> Any:
+        """Its answer. Raises DeviceError if it has none in time, or the call raised there."""
+        if self.gone:
+            raise DeviceError(f"another process: {self.gone}")
+        message = memoryview(msgspec.json.encode({"what": what, **arguments}) + b"\n")
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._requests, message)
+            line = self._lines.next(ANSWER)
+        except EOFError:
+            line = None
+        if line is None:
+            self._end(f"{what}: no answer within {ANSWER:g} s")
+            raise DeviceError(f"another process: {self.gone}")
+        answer = msgspec.json.decode(line)
+        if "error" in answer:
+            raise DeviceError(f"another process: {what}: {answer['error']}")
+        return answer["value"]
+
+    def close(self) -> None:
+        """Have it end."""
+        if not self.gone:
+            self._end("it was ended")
+
+    def _end(self, why: str) -> None:
+        said = self._errors.last_line()
+        self.gone = f"{why}; {said}" if said else why
+        os.close(self._requests)
+        try:
+            self._popen.wait(ENDING)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait()
+        os.close(self._answers)
+        self._errors.close()
+
+
+class TorchPeers:
+    """The process as a session has it; it is started when it is first asked for, and kept."""
+
+    def __init__(self, beside: Beside, inside: Inside) -> None:
+        if inside.backend.surface == "generic":
+            raise Unsupported("ipc-events", "torch.Event.ipc_handle raises NotImplementedError on every device")
+        if beside.peer is not None and beside.peer.refused:
+            raise beside.peer.refusal()
+        if beside.peer is None or beside.peer.gone:
+            beside.peer = Peer(beside.backend.name, beside.backend.index)
+        self._peer, self._inside = beside.peer, inside
+
+    @property
+    def ready(self) -> bool:
+        """Has it opened the device?"""
+        return self._peer.ready
+
+    def share(self, event: str) -> TorchImported:
+        """Make the session's event one that can be shared, and open it there. Raises Unsupported if that is refused."""
+        try:
+            handle = self._inside.shared_event(event)
+            self._peer.ask("open", handle=bytes(handle).hex())
+        except (DeviceError, RuntimeError, ValueError) as error:
+            raise Unsupported("ipc-events", " ".join(f"{type(error).__name__}: {error}".split())) from error
+        return TorchImported(self._peer)
+
+
+class TorchImported:
+    """The event in the other process."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    def query(self) -> bool:
+        """Ask it there."""
+        return bool(self._peer.ask("query"))
+
+    def synchronize(self) -> PeerCall:
+        """Enter synchronize there."""
+        self._peer.ask("synchronize")
+        return PeerCall(self._peer)
+
+    def queue(self, token: int, *, behind: bool) -> None:
+        """Queue a token there."""
+        self._peer.ask("queue", token=token, behind=behind)
+
+    def token(self) -> int:
+        """The last token there."""
+        return int(self._peer.ask("token"))
+
+    def close(self) -> None:
+        """Drop it there."""
+        if not self._peer.gone:
+            self._peer.ask("close")
+
+
+class PeerCall:
+    """A synchronize in the other process; a Waiter."""
+
+    error: BaseException | None = None
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer, self._returned = peer, False
+
+    @property
+    def returned(self) -> bool:
+        """Has it returned?"""
+        self._returned = self._returned or bool(self._peer.ask("returned"))
+        return self._returned

@@ -1,0 +1,43 @@
+"""Experiments by name: bounded procedures for what no program can write down. docs/rules.md 2, "Experiments".
+
+A probe's variant names one (`Case.experiment`); `conformance.trial.experiment` repeats and records it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from conformance.experiments import capture, host_calls, other_process, threads, visibility, waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from conformance.experiments.bench import Bench
+    from conformance.judgement.statements import Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """A procedure, and how often it is done at most in a standard run: some hold a gate, or start a process."""
+
+    run: Callable[[Bench], Iterable[Statement]]
+    most: int = 20
+
+
+EXPERIMENTS: Final[Mapping[str, Experiment]] = MappingProxyType(
+    {
+        "behind-gate": Experiment(run=host_calls.behind_gate),
+        "beside-sync": Experiment(run=host_calls.beside_sync),
+        "destroy-stream": Experiment(run=host_calls.destroy_stream),
+        "blocking-flag": Experiment(run=waiting.blocking_flag, most=3),
+        "block": Experiment(run=visibility.block),
+        "hand-over": Experiment(run=threads.hand_over),
+        "threads-at-once": Experiment(run=threads.at_once),
+        "current-stream": Experiment(run=threads.current_stream),
+        "capture-refused": Experiment(run=capture.refused, most=5),
+        "replayed": Experiment(run=capture.replayed),
+        "shared": Experiment(run=other_process.shared, most=5),
+    }
+)

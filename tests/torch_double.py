@@ -1,0 +1,418 @@
+"""torch with a vendor's module, a driver and gates, in miniature and in real time: what experiments call of them.
+
+One thread is the device: it runs the head of any stream that may run. Events keep their state in a file, so
+that another process can import them. Only what the torch backend and its experiments use is here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import mmap
+import os
+import tempfile
+import threading
+import time
+from collections import deque
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from conformance.backends.gates import GateError, GateUnsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: Ways in which the double is wrong; tests set and clear them.
+WRONG: set[str] = set()
+
+
+class AcceleratorError(RuntimeError):
+    """What torch raises for the driver's errors."""
+
+
+class Device:
+    """All streams, and the thread that runs them."""
+
+    def __init__(self) -> None:
+        self.streams: list[Stream] = []
+        self.changed = threading.Condition()
+        self.current = threading.local()
+        self._thread: threading.Thread | None = None
+
+    def put(self, stream: Stream, run: Callable[[], object], ready: Callable[[], bool] = lambda: True) -> None:
+        if stream.graph is not None:
+            stream.graph.operations.append((run, ready))
+            return
+        with self.changed:
+            stream.queue.append((run, ready))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, daemon=True)
+                self._thread.start()
+            self.changed.notify()
+
+    def _serve(self) -> None:
+        while True:
+            moved = False
+            for stream in list(self.streams):
+                while stream.queue and stream.queue[0][1]():
+                    stream.queue[0][0]()
+                    stream.queue.popleft()
+                    moved = True
+            if not moved:
+                with self.changed:
+                    busy = any(stream.queue for stream in self.streams)
+                    self.changed.wait(1e-4 if busy else 0.01)
+
+
+DEVICE = Device()
+_HANDLES = itertools.count(0x1000, 0x10)
+
+
+class Stream:
+    """A queue."""
+
+    def __init__(self, device: Any = None, priority: int = 0, handle: int | None = None) -> None:
+        self.cuda_stream = next(_HANDLES) if handle is None else handle
+        self.queue: deque[Any] = deque()
+        self.graph: Graph | None = None
+        DEVICE.streams.append(self)
+
+    def query(self) -> bool:
+        if self.graph is not None:
+            raise AcceleratorError("operation not permitted when stream is capturing")
+        return not self.queue
+
+    def synchronize(self) -> None:
+        while not self.query():
+            time.sleep(5e-5)
+
+    def wait_event(self, event: Event) -> None:
+        if event.graph is not None and event.graph.open:
+            self.graph = event.graph
+            event.graph.streams.add(self)
+        elif self.graph is not None:
+            if "takes-outside-wait" not in WRONG:
+                self.graph.spoilt = True
+                raise AcceleratorError("dependency created on uncaptured work in another stream")
+            return
+        version = int(event.words[0])
+        DEVICE.put(self, lambda: None, lambda: bool(event.words[1] >= version))
+
+    def wait_stream(self, other: Stream) -> None:
+        event = Event()
+        event.record(other)
+        self.wait_event(event)
+
+
+class Event:
+    """Two words: how often it was recorded, and how many of these records are complete."""
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        self.blocking, self.graph = blocking, None
+        self.path = ""
+        self.words: Any = np.zeros(2, np.uint64)
+        if interprocess:
+            number, self.path = tempfile.mkstemp()
+            os.ftruncate(number, mmap.PAGESIZE)
+            self._map(number)
+
+    def _map(self, number: int) -> None:
+        self.words = np.frombuffer(mmap.mmap(number, mmap.PAGESIZE), np.uint64, 2)
+        os.close(number)
+
+    def record(self, stream: Stream) -> None:
+        self.graph: Graph | None = stream.graph
+        if stream.graph is not None:
+            return
+        self.words[0] += 1
+        version = int(self.words[0])
+
+        def complete() -> None:
+            self.words[1] = version
+
+        DEVICE.put(stream, complete)
+
+    def query(self) -> bool:
+        if self.graph is not None and "captured-query" not in WRONG:
+            self.graph.spoilt = True
+            raise AcceleratorError("operation not permitted on an event last recorded in a capturing stream")
+        return bool(self.words[1] >= self.words[0]) or self.graph is not None
+
+    def synchronize(self) -> None:
+        while not self.query():
+            if self.blocking and "spins" not in WRONG:
+                time.sleep(1e-3)
+
+    def elapsed_time(self, other: Event) -> float:
+        return 0.0
+
+    def ipc_handle(self) -> bytes:
+        return self.path.encode()
+
+    @classmethod
+    def from_ipc_handle(cls, device: Any, handle: bytes) -> Event:
+        event = cls()
+        wrong = os.environ.get("TORCH_DOUBLE_WRONG", "")
+        if wrong != "imports-complete":
+            event._map(os.open(handle.decode(), os.O_RDWR))
+        if wrong == "import-hangs":
+            event.query = lambda: time.sleep(60) or False  # type: ignore[method-assign]
+        return event
+
+
+class Graph:
+    """Operations of one capture."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.operations: list[Any] = []
+        self.streams, self.open, self.spoilt = {stream}, True, False
+
+
+class Tensor:
+    """Words; operations on it go to the current stream."""
+
+    device = ("cuda", 0)
+
+    def __init__(self, words: Any) -> None:
+        self.words = words
+
+    def __getitem__(self, key: Any) -> Any:
+        return Tensor(self.words[key])
+
+    def __eq__(self, value: object) -> Any:
+        return self.words == value
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def fill_(self, value: int) -> None:
+        DEVICE.put(_current(), lambda: self.words.fill(value))
+
+    def zero_(self) -> Tensor:
+        self.fill_(0)
+        return self
+
+    def is_pinned(self) -> bool:
+        return True
+
+    def copy_(self, source: Tensor, non_blocking: bool = False) -> None:
+        def copy() -> None:
+            self.words[...] = source.words
+
+        def later() -> None:
+            threading.Timer(0.01, copy).start()
+
+        DEVICE.put(_current(), later if "copy-elsewhere" in WRONG and self.words.size > 10_000 else copy)
+
+    def data_ptr(self) -> int:
+        return int(self.words.ctypes.data)
+
+    def numel(self) -> int:
+        return int(self.words.size)
+
+    def element_size(self) -> int:
+        return 4
+
+
+DEFAULT = Stream()
+
+
+def _current() -> Stream:
+    return getattr(DEVICE.current, "stream", DEFAULT)
+
+
+def _set(stream: Stream) -> None:
+    DEVICE.current.stream = stream
+
+
+@contextmanager
+def _entered(stream: Stream) -> Iterator[None]:
+    before = _current()
+    _set(stream)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+module = SimpleNamespace(
+    __name__="torch.cuda",
+    Stream=Stream,
+    ExternalStream=lambda handle, device: next(s for s in DEVICE.streams if s.cuda_stream == handle),
+    Event=Event,
+    stream=_entered,
+    set_stream=_set,
+    default_stream=lambda index: DEFAULT,
+    set_device=lambda index: None,
+    synchronize=lambda index=0: [stream.synchronize() for stream in DEVICE.streams],
+    is_available=lambda: True,
+    get_device_properties=lambda index: SimpleNamespace(major=9, minor=0, name="double"),
+)
+
+
+def _zeros(shape: Any, dtype: Any = None, device: Any = None, pin_memory: bool = False) -> Tensor:
+    return Tensor(np.zeros(shape, np.uint32))
+
+
+torch = SimpleNamespace(
+    __version__="2.11.0",
+    version=SimpleNamespace(cuda="13.0", hip=None),
+    cuda=module,
+    int32="int32",
+    device=lambda kind, index: (kind, index),
+    zeros=_zeros,
+    empty=_zeros,
+)
+
+
+class Gate:
+    """Holds a stream until it is opened, or its limit ends it."""
+
+    kind = "double"
+
+    def __init__(self) -> None:
+        self._opened = self._ended = True
+
+    def enqueue(self, stream: Stream, limit: float) -> None:
+        self._opened = self._ended = False
+        end = time.perf_counter() + limit
+
+        def over() -> None:
+            self._ended = True
+
+        DEVICE.put(stream, over, lambda: self._opened or time.perf_counter() > end)
+
+    def open(self) -> None:
+        self._opened = True
+        with DEVICE.changed:
+            DEVICE.changed.notify()
+
+    def ended(self) -> bool:
+        return self._opened or self._ended
+
+    def idle(self) -> bool:
+        return self._ended
+
+
+def _value(argument: Any) -> int:
+    return int(getattr(argument, "value", argument) or 0)
+
+
+class Native:
+    """The driver's calls, by role."""
+
+    module = module
+
+    def __init__(self) -> None:
+        self.graphs: dict[int, Graph] = {}
+
+    def enter(self) -> None:
+        """There is one context."""
+
+    def function(self, role: str) -> tuple[Any, str]:
+        if not hasattr(self, f"do_{role}"):
+            raise GateUnsupported(f"{role}: not exported by the double")
+        return getattr(self, f"do_{role}"), role
+
+    def handle(self, stream: Stream) -> int:
+        return stream.cuda_stream
+
+    def query_event(self, event: Event) -> bool:
+        self.function("eventquery")
+        return event.query()
+
+    def kernel(self, name: str, source: str) -> str:
+        assert f"void {name}(" in source
+        return name
+
+    def call(self, role: str, *arguments: Any) -> None:
+        self.function(role)[0](*arguments)
+
+    def do_newstream(self, handle: Any, flags: Any) -> None:
+        handle._obj.value = Stream().cuda_stream
+
+    def do_dropstream(self, handle: Any) -> None:
+        stream = self._stream(handle)
+        if "destroy-waits" in WRONG:
+            stream.synchronize()
+        if "destroy-drops" in WRONG:
+            while len(stream.queue) > 1:  # what has begun goes on
+                stream.queue.pop()
+
+    def do_tohost(self, target: Any, source: Any, size: Any, handle: Any) -> None:
+        to, of, count = _value(target), _value(source), _value(size)
+        DEVICE.put(self._stream(handle), lambda: ctypes.memmove(to, of, count))
+
+    def do_launch(self, function: str, *rest: Any) -> None:
+        parameters, handle = rest[-2], rest[-3]
+        out = ctypes.c_void_p.from_address(parameters[0]).value or 0
+        value, count = (ctypes.c_uint.from_address(parameters[n]).value for n in (1, 2))
+        words = (ctypes.c_uint32 * count).from_address(out)
+
+        def store() -> None:
+            np.frombuffer(words, np.uint32).fill(value)
+
+        def later() -> None:
+            threading.Timer(0.01, store).start()
+
+        DEVICE.put(self._stream(handle), later if "stores-late" in WRONG else store)
+
+    def do_capture(self, handle: Any, mode: Any) -> None:
+        stream = self._stream(handle)
+        stream.graph = Graph(stream)
+
+    def do_endcapture(self, handle: Any, graph: Any) -> None:
+        stream = self._stream(handle)
+        made = stream.graph
+        assert made is not None
+        made.open = False
+        for joined in made.streams:
+            joined.graph = None
+        if made.spoilt:
+            raise GateError("endcapture returned 901 (invalidated)")
+        graph._obj.value = id(made)
+        self.graphs[id(made)] = made
+
+    def do_instantiate(self, executable: Any, graph: Any, flags: Any) -> None:
+        executable._obj.value = _value(graph)
+
+    def do_launchgraph(self, executable: Any, handle: Any) -> None:
+        stream = self._stream(handle)
+        for run, _ in self.graphs[_value(executable)].operations:
+            DEVICE.put(stream, run)
+
+    def do_dropexec(self, executable: Any) -> None:
+        """Nothing is kept."""
+
+    def do_dropgraph(self, graph: Any) -> None:
+        self.graphs.pop(_value(graph))
+
+    def _stream(self, handle: Any) -> Stream:
+        return next(stream for stream in DEVICE.streams if stream.cuda_stream == _value(handle))
+
+
+class Ladder:
+    """One kind of gate."""
+
+    kind, assurance = "double", "causal"
+    tried = (("double", "ok"), ("host-function", "not in the double"))
+    check = SimpleNamespace(release_us=1.0)
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.native, self._gates = Native(), list[Gate]()
+
+    def attempt(self, kind: str) -> None:
+        """There is no other kind."""
+
+    def take(self, count: int, kind: str | None = None) -> list[Gate]:
+        self._gates += (made := [Gate() for _ in range(count)])
+        return made
+
+    def open_all(self) -> None:
+        for gate in self._gates:
+            gate.open()
+
+    def close(self) -> None:
+        self.open_all()
