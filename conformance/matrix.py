@@ -37,12 +37,12 @@ def text(rows: Iterable[Row]) -> str:
     return "\n".join(("\t".join(_COLUMNS), *map(line, rows))) + "\n"
 
 
-def load(path: Path = PATH) -> Mapping[str, str]:
+def load() -> Mapping[str, str]:
     """The lines of the file by device; HarnessError where it cannot be read."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = PATH.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise HarnessError(f"the matrix {path} cannot be read: {error.strerror}; selftest --write makes it") from None
+        raise HarnessError(f"the matrix {PATH} cannot be read: {error.strerror}; selftest --write makes it") from None
     return {entry.split("\t", 1)[0]: entry for entry in lines[1:]}
 
 
