@@ -19,6 +19,7 @@ class RunState:
     proved: bool = False  # a late variant was proved: later ones use short holds
     forms: set[Form] = field(default_factory=set)
     live_or_record: bool = False  # EVT-LIVE-1 or EVT-REC-1 was proved: a pipe's control may be late
+    explained: set[str] = field(default_factory=set)  # ways of being late that the ladder was walked for
     late_rings: set[tuple[int, int]] = field(default_factory=set)
 
     @property
