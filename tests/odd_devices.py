@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from conformance.backends.reference import ReferenceBackend, ReferenceSession
@@ -132,9 +133,9 @@ class SecondOpinion(OddBackend):
         driver_late = self.driver_late
 
         class Asking(ReferenceSession):
-            def query_driver(self, event: str) -> bool:
+            def ask_below(self, event: str) -> SimpleNamespace:
                 task = device.current[event]
-                return bool(task.published if driver_late else task.done)
+                return SimpleNamespace(complete=bool(task.published if driver_late else task.done))
 
         made.__class__ = Asking
         return made

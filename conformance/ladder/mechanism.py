@@ -14,6 +14,8 @@ from probes.transform import without
 from reports.records import LadderStep, Mechanism, MechanismClass
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from conformance.backends.api import Backend
     from conformance.execution import Setting
     from conformance.numbers import Numbers
@@ -35,7 +37,14 @@ _SYNCS: Final = (Nudge.SYNC_STREAM, Nudge.SYNC_DEVICE)
 
 
 def explain(
-    backend: Backend, program: Program, setting: Setting, numbers: Numbers, *, event: str, at: int
+    backend: Backend,
+    program: Program,
+    setting: Setting,
+    numbers: Numbers,
+    *,
+    event: str,
+    at: int,
+    pauses: Mapping[int, float] | None = None,
 ) -> Mechanism | None:
     """What delays ``event``, owed after ``at`` steps of ``program``; None if no walk meets it late.
 
@@ -44,7 +53,7 @@ def explain(
     again = ASK_AGAIN_QUICK if numbers.quick else ASK_AGAIN
     met: list[Walked] = []
     for _ in range(TRIES):
-        walked = walk(backend, program, setting, numbers, event=event, at=at, again=again)
+        walked = walk(backend, program, setting, numbers, event=event, at=at, again=again, pauses=pauses)
         if _says(walked, numbers):
             met.append(walked)
             taken = walked.publisher.at if walked.publisher is not None else again
@@ -55,7 +64,7 @@ def explain(
         return None
     shared = None
     if all(_by(w) is Nudge.LATER_GATE for w in met) and (control := _without_tail(program, event)) is not None:
-        shared = alone(backend, control, setting, numbers, event=event, at=at)
+        shared = alone(backend, control, setting, numbers, event=event, at=at, pauses=pauses)
     return classify(met, shared, numbers)
 
 
@@ -131,7 +140,13 @@ def _class(met: list[Walked], shared: Walked | None, numbers: Numbers) -> tuple[
         long = f"a call at '{stall.what}' took {stall.longest * 1e3:.0f} ms and must return at once"
         return MechanismClass.LOCK_STALL, f"{long}: the host is held in the call, whatever became of the event"
     if any(walked.driver for walked in met):
-        return MechanismClass.WRAPPER, "the driver reports the event complete while the API above it does not"
+        name, text = _by_walks(met, shared, numbers)
+        below = "the layer below the API reports the event complete, and the API does not"
+        return MechanismClass.WRAPPER, f"{below}; to the API it looks like {name.value}: {text}"
+    return _by_walks(met, shared, numbers)
+
+
+def _by_walks(met: list[Walked], shared: Walked | None, numbers: Numbers) -> tuple[MechanismClass, str]:
     by = [walked.publisher.what if walked.publisher is not None else "nothing" for walked in met]
     if any(_by(walked) is Nudge.AGAIN for walked in met):
         times = [walked.publisher.at for walked in met if walked.publisher is not None]

@@ -26,7 +26,7 @@ from probes.program import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from conformance.backends.api import Backend, Request, Session
     from conformance.model import Node
@@ -45,11 +45,20 @@ GATED: Final = "ladder_gated"
 FOLLOWERS: Final = tuple(f"ladder_follows{n}" for n in range(4))
 
 
-class AsksDriver(Protocol):
-    """What a session may have beside `Session`: a second opinion on an event, from below the API in use."""
+class Opinion(Protocol):
+    """What the layer below the API says of an event."""
 
-    def query_driver(self, event: str) -> bool | None:
-        """Does the vendor's driver report the event's raw handle complete? None if it cannot be asked."""
+    @property
+    def complete(self) -> bool | None:
+        """Is it complete? None: there is no answer."""
+        ...
+
+
+class AsksBelow(Protocol):
+    """What a session may have beside `Session`: a second opinion on an event that the API calls late."""
+
+    def ask_below(self, event: str) -> Opinion:
+        """Ask the driver or runtime itself about the event's raw handle."""
         ...
 
 
@@ -125,12 +134,14 @@ class _Walk:
         self.longest = 0.0
         self.owed = self.began = 0.0
 
-    def bring(self, steps: Sequence[Step], *, foreign: bool) -> None:
+    def bring(self, steps: Sequence[Step], pauses: Mapping[int, float], *, foreign: bool) -> None:
         """Issue and do the steps, looking as a run does; the last of them makes the event owed."""
         program, observer = self.program, self.observer
         observer.plan(program)
         last_run = max((n for n, s in enumerate(steps) if is_host(s) and not is_host(steps[n - 1])), default=0)
         for number, step in enumerate(steps):
+            if number in pauses:
+                self.rest(pauses[number])
             if not is_host(step):
                 observer.issue(step, number)  # type: ignore[arg-type]  # not a host step
                 continue
@@ -236,9 +247,8 @@ class _Walk:
         self.longest, self.began = 0.0, self.clock.now()
         if self._taken(Nudge.QUERY, "", self.ask()):
             return True
-        driver = getattr(self.session, "query_driver", None)
-        if driver is not None and self.by_query:  # an event is never touched by two threads
-            self.walked.driver = cast("AsksDriver", self.session).query_driver(self.event)
+        if hasattr(self.session, "ask_below") and self.by_query:  # an event is never touched by two threads
+            self.walked.driver = cast("AsksBelow", self.session).ask_below(self.event).complete
         self.longest = 0.0
         pause, seen = FIRST_PAUSE, False
         began = self.began = self.clock.now()
@@ -286,15 +296,24 @@ def _request(program: Program, setting: Setting, numbers: Numbers) -> Request:
 
 
 def walk(
-    backend: Backend, program: Program, setting: Setting, numbers: Numbers, *, event: str, at: int, again: float
+    backend: Backend,
+    program: Program,
+    setting: Setting,
+    numbers: Numbers,
+    *,
+    event: str,
+    at: int,
+    again: float,
+    pauses: Mapping[int, float] | None = None,
 ) -> Walked:
     """Bring ``program`` to the host point after ``at`` steps, at which ``event`` is owed, and nudge until it is seen.
 
-    ``again`` is for how many seconds it is asked before anything else is done. Raises what the backend raises.
+    ``again`` is for how many seconds it is asked before anything else is done; ``pauses`` are seconds before steps.
+    Raises what the backend raises.
     """
     walking = _Walk(backend, program, setting, numbers, event)
     try:
-        walking.bring(program.steps[:at], foreign=False)
+        walking.bring(program.steps[:at], pauses or {}, foreign=False)
         _nudge(walking, again)
     finally:
         walking.session.close()
@@ -321,14 +340,23 @@ def _nudge(walking: _Walk, again: float) -> None:
     walking.take(Nudge.SYNC_DEVICE, "", lambda: walking.synchronize(SyncDevice()))
 
 
-def alone(backend: Backend, control: Program, setting: Setting, numbers: Numbers, *, event: str, at: int) -> Walked:
+def alone(
+    backend: Backend,
+    control: Program,
+    setting: Setting,
+    numbers: Numbers,
+    *,
+    event: str,
+    at: int,
+    pauses: Mapping[int, float] | None = None,
+) -> Walked:
     """A walk of the program without what stands behind the event, beside streams that a foreign gate holds.
 
     If the event is late here too, opening that gate tells whether it is those streams that delay it.
     """
     walking = _Walk(backend, control, setting, numbers, event)
     try:
-        walking.bring(control.steps[:at], foreign=True)
+        walking.bring(control.steps[:at], pauses or {}, foreign=True)
         walking.quiet()
         if not walking.again(numbers.harvest):
             opened = f"open {FOREIGN_GATE}"
