@@ -23,6 +23,8 @@ from conformance.errors import SuiteError
 from conformance.messages import (
     BEAT_EVERY,
     Beat,
+    Diagnose,
+    Diagnosed,
     Done,
     Failed,
     Hello,
@@ -110,7 +112,7 @@ class Child:
     def __init__(self, requests: int, answers: int) -> None:
         self._lines, self._answers = Lines(requests), answers
         self._sending = threading.Lock()
-        self._inbox: SimpleQueue[Run | Measure | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Run | Measure | Diagnose | None] = SimpleQueue()
         self._backend: Backend | None = None
         self._stopping = threading.Event()
         self._ended = threading.Event()
@@ -128,6 +130,8 @@ class Child:
             while (request := self._inbox.get()) is not None:
                 if isinstance(request, Measure):
                     self._measure(request)
+                elif isinstance(request, Diagnose):
+                    self._diagnose(request)
                 else:
                     self._run(request)
         except _Stopped:
@@ -190,6 +194,16 @@ class Child:
         spent = backend.spent or not getattr(self._backend, "usable", True)
         self._say(Measured(values=values, spent=spent))
 
+    def _diagnose(self, request: Diagnose) -> None:
+        from conformance.diagnosis.sweep import diagnose
+
+        self._beat()
+        backend = cast("Backend", self._beating)
+        found = diagnose(backend, self._start.numbers, request.point, request.probe, request.variant)
+        self._alarm(0.0)
+        spent = self._beating.spent or not getattr(self._backend, "usable", True)
+        self._say(Diagnosed(diagnosis=found, spent=spent))
+
     def _check(self) -> None:
         """Raise _Stopped once the child is to end."""
         if self._stopping.is_set():
@@ -208,7 +222,7 @@ class Child:
         """End this process unless this is called again in time; 0: no more. The kernel needs no interpreter for it."""
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
-    def _say(self, message: Hello | Beat | Done | Measured | Failed) -> None:
+    def _say(self, message: Hello | Beat | Done | Measured | Diagnosed | Failed) -> None:
         # A parent that has gone is noticed by the listener; there is nobody to say anything to.
         with self._sending, contextlib.suppress(BrokenPipeError):
             send(self._answers, message)

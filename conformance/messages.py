@@ -15,6 +15,7 @@ import msgspec
 from conformance.backends.api import DeviceInfo
 from conformance.backends.registry import Opening
 from conformance.numbers import Depth, Numbers
+from reports.diagnosis import Diagnosis
 from reports.records import Header, Result
 
 #: Bytes read at once.
@@ -72,6 +73,14 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True, tag="measure"):
     part: str  # one of conformance.measure.PARTS
 
 
+class Diagnose(msgspec.Struct, frozen=True, kw_only=True, tag="diagnose"):
+    """To the child: sweep the factors of a late event, beginning at a point of them."""
+
+    point: dict[str, str]
+    probe: str
+    variant: str
+
+
 class OpenGates(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
     """To the child: open every gate, and go on."""
 
@@ -107,6 +116,13 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, tag="measured"):
     spent: bool = False  # as in Done
 
 
+class Diagnosed(msgspec.Struct, frozen=True, kw_only=True, tag="diagnosed"):
+    """From the child: what came of a diagnosis."""
+
+    diagnosis: Diagnosis
+    spent: bool = False  # as in Done
+
+
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="error"):
     """From the child: something was raised that is no verdict; the child ends."""
 
@@ -114,8 +130,8 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="error"):
     text: str
 
 
-Request = Union[Run, Measure, OpenGates, Stop]
-Answer = Union[Hello, Beat, Done, Measured, Failed]
+Request = Union[Run, Measure, Diagnose, OpenGates, Stop]
+Answer = Union[Hello, Beat, Done, Measured, Diagnosed, Failed]
 
 _START: Final = msgspec.json.Decoder(Start)
 _REQUEST: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)

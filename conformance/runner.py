@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from conformance.backends.registry import HARDWARE, Opening, check_name, open_as
+from conformance.diagnosis.sweep import diagnose
 from conformance.errors import SuiteError, Unsupported
 from conformance.header import make_header
 from conformance.measure import measure
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from conformance.numbers import Depth, Numbers
     from conformance.selection import Selection
     from probes.probe import Case, Probe
+    from reports.diagnosis import Diagnosis
     from reports.records import Header, Result
 
 #: See above.
@@ -59,6 +61,10 @@ class Runner(Protocol):
         """The device's capabilities, as texts by name; after the last case. Never raises for the device."""
         ...
 
+    def diagnose(self, point: dict[str, str], probe: str, variant: str) -> Diagnosis:
+        """Which factors decide that an event is late, beginning at a point. Raises HarnessError if it is cut short."""
+        ...
+
     def close(self) -> None:
         """Give the device back; the gates that are still closed are opened. May be called twice."""
         ...
@@ -80,6 +86,10 @@ class LocalRunner:
     def measure(self) -> dict[str, str]:
         """The device's capabilities."""
         return measure(self._backend, self._numbers)
+
+    def diagnose(self, point: dict[str, str], probe: str, variant: str) -> Diagnosis:
+        """Sweep the factors of a late event."""
+        return diagnose(self._backend, self._numbers, point, probe, variant)
 
     def close(self) -> None:
         """Close the backend."""
@@ -153,6 +163,10 @@ class SurfacesRunner:
     def measure(self) -> dict[str, str]:
         """The device's capabilities, through the surface in use."""
         return {} if self._refused else self._runner.measure()
+
+    def diagnose(self, point: dict[str, str], probe: str, variant: str) -> Diagnosis:
+        """Sweep the factors of a late event, through the surface in use."""
+        return self._runner.diagnose(point, probe, variant)
 
     def close(self) -> None:
         """Close the surface in use."""

@@ -27,6 +27,8 @@ from conformance.measure import PARTS
 from conformance.messages import (
     Answer,
     Beat,
+    Diagnose,
+    Diagnosed,
     Done,
     Failed,
     Hello,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from conformance.numbers import Depth, Numbers
     from conformance.shared import Words
     from probes.probe import Case, Probe
+    from reports.diagnosis import Diagnosis
     from reports.records import Header, Result
 
 #: Seconds between two looks at what the child has printed, while it is waited for.
@@ -65,7 +68,7 @@ REFUSALS: Final[dict[str, type[SuiteError]]] = {"UsageError": UsageError, "Backe
 
 
 #: What a request is answered by.
-Asked = TypeVar("Asked", Done, Measured)
+Asked = TypeVar("Asked", Done, Measured, Diagnosed)
 
 
 class _Lost(Exception):
@@ -116,7 +119,7 @@ class _Process:
         with contextlib.suppress(BrokenPipeError):
             send(self._requests, message)
 
-    def answer(self, silence: float) -> Hello | Done | Measured | Failed:
+    def answer(self, silence: float) -> Hello | Done | Measured | Diagnosed | Failed:
         """The next answer that is no beat. Raises _Lost for a child that hangs or has ended."""
         while isinstance(message := self._message(silence), Beat):
             pass
@@ -293,7 +296,17 @@ class ChildRunner:
         answer = self._ask(process, Measure(part=part), Measured)
         return {part: answer} if isinstance(answer, str) else answer.values
 
-    def _ask(self, process: _Process, request: Run | Measure, expected: type[Asked]) -> Asked | str:
+    def diagnose(self, point: dict[str, str], probe: str, variant: str) -> Diagnosis:
+        """Sweep the factors of a late event. Raises HarnessError if the child hangs or crashes meanwhile."""
+        process = self._ready()
+        answer: Diagnosed | str = self._gone
+        if process is not None:
+            answer = self._ask(process, Diagnose(point=point, probe=probe, variant=variant), Diagnosed)
+        if isinstance(answer, str):
+            raise HarnessError(f"the diagnosis on {self._opening.name} was cut short ({answer}); run it again")
+        return answer.diagnosis
+
+    def _ask(self, process: _Process, request: Run | Measure | Diagnose, expected: type[Asked]) -> Asked | str:
         """The child's answer, or why there is none. A child that gave none, or is spent, is ended."""
         process.limits = self.limits
         try:

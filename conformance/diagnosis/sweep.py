@@ -36,6 +36,8 @@ FRUITLESS: Final = 3
 CHECKS: Final = 5
 #: Causes that are looked for: a device that is late for several reasons.
 CAUSES: Final = 3
+#: Why a late run says nothing.
+CONTROL_LATE: Final = "its control is late too"
 #: Of the level of a waiting stream: what it sees is said apart, since it is no property of the host's question.
 DEVICE: Final = "device"
 
@@ -68,9 +70,9 @@ class Sweep:
     factors: tuple[Factor, ...] = ()
     left_out: list[FactorRow] = field(default_factory=list)
     known: dict[tuple[str, ...], Measured] = field(default_factory=dict)
-    controls: dict[tuple[str, ...], bool] = field(default_factory=dict)
     shots: int = 0
     slowest: float = 0.0  # of a control, in seconds
+    alone: bool = False  # the event is late with nothing behind it too: no control can be in time
 
     def __post_init__(self) -> None:
         kept = []
@@ -105,7 +107,7 @@ class Sweep:
             shot = shoot(self.backend, self.numbers, point, self._hold(hold))
             self.shots += 1
             if shot.late is None or (shot.late and not self._control_in_time(point)):
-                fruitless, why = fruitless + 1, shot.reason or "its control is late too"
+                fruitless, why = fruitless + 1, shot.reason or CONTROL_LATE
                 if fruitless >= FRUITLESS:
                     return Measured(late=found.late, of=found.of, reason=why)
                 continue
@@ -121,6 +123,8 @@ class Sweep:
 
     def _control_in_time(self, point: Point) -> bool:
         """Is the same program in time without the later wait? Run again for each late run."""
+        if self.alone:
+            return True
         control = shoot(self.backend, self.numbers, point, self._hold(HOLDS[-1]), control=True)
         self.shots += 1
         if control.late is False:
@@ -129,6 +133,9 @@ class Sweep:
 
     def find(self, start: Point) -> Point | None:
         """A late point: the start, one beside it, or one of a set that has every pair of levels."""
+        if self.measure(start).reason == CONTROL_LATE:
+            self.alone = True
+            self.known.clear()
         if self.measure(start).is_late:
             return start
         return next((point for point in covering(self.factors, start) if self.measure(point).is_late), None)
@@ -184,7 +191,7 @@ def diagnose(backend: Backend, numbers: Numbers, start: Point, probe: str, varia
         rows = _rows(flips, point, sweep.left_out)
         waits = _device_waits(flips.get(at.WAITER, {}).get(DEVICE))
         mechanism = _mechanism(backend, numbers, point)
-        sentence = _sentence(causes, steady)
+        sentence = "It is late with nothing behind it, too. " * sweep.alone + _sentence(causes, steady)
     else:
         sentence = f"Nothing is late at any of the {len(sweep.known)} points tried."
         if reasons := sorted({m.reason for m in sweep.known.values() if m.reason}):
