@@ -54,7 +54,7 @@ FACTORS: Final = (
     Factor(name=PRODUCER, levels=("side stream", "default stream"), needs={"default stream": "default-stream"}),
     Factor(name=DELAY, levels=("none", "5 ms")),
     Factor(name=ROUND, levels=("first", "third")),
-    Factor(name=EVENT, levels=("fresh", "recorded once before", "recorded 20 times before")),
+    Factor(name=EVENT, levels=("fresh", "recorded once before", "recorded 5 times before")),
     Factor(name=HANDLE, levels=("first", "sixth")),
     Factor(name=GATE, levels=("first kind", "second kind"), needs={"second kind": "second-gate"}),
 )

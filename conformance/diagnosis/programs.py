@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 #: The event that may be late, and the one of the stream that waits for it.
 EVENT: Final = "e"
 DEVICE_EVENT: Final = "d"
-#: Host buffers: the captured work's token, the token behind a device wait, and the one that ends what is earlier.
+#: Host buffers: the captured work's token, the token behind a device wait, and those that end what is earlier.
 TOKEN: Final = "h"
 DEVICE_TOKEN: Final = "hd"
 EARLIER_TOKEN: Final = "hp"
 #: Seconds of the delay between record and wait, by level.
 DELAYS: Final = {"none": 0.0, "5 ms": 5e-3}
 #: Earlier records of the event, by level.
-EARLIER: Final = {"fresh": 0, "recorded once before": 1, "recorded 20 times before": 20}
+EARLIER: Final = {"fresh": 0, "recorded once before": 1, "recorded 5 times before": 5}
 #: Copies in the captured work, by level.
 COPIES: Final = {"one copy": 1, "kernel last": 1, "sixteen copies": 16}
 #: Streams made and not used before those of the program, by level.
@@ -148,9 +148,12 @@ class _Builder:
         records = EARLIER[self.point[at.EVENT]]
         if not records and not self.steps:
             return
-        self.steps += [Record(stream=self.copy, event=EVENT) for _ in range(records)]
-        self.steps += [
-            Fill(stream=self.copy, buffer="x", value=7),
-            Copy(stream=self.copy, source="x", target=EARLIER_TOKEN),
-            Read(buffer=EARLIER_TOKEN),
-        ]
+        for number in range(max(1, records)):
+            if records:
+                self.steps.append(Record(stream=self.copy, event=EVENT))
+            # Each has ended before the next: HIP leaves it undefined to record a pending event again.
+            self.steps += [
+                Fill(stream=self.copy, buffer="x", value=7),
+                Copy(stream=self.copy, source="x", target=f"{EARLIER_TOKEN}{number}"),
+                Read(buffer=f"{EARLIER_TOKEN}{number}"),
+            ]

@@ -68,6 +68,12 @@ def explain(
     return classify(met, shared, numbers)
 
 
+def unwalked(event: str, error: Exception) -> Mechanism:
+    """The record of a ladder that the device did not let be walked to its end."""
+    text = " ".join(f"the ladder could not be walked: {type(error).__name__}: {error}".split())
+    return Mechanism(name=MechanismClass.UNCLEAR, text=text, event=event, by="")
+
+
 def _without_tail(program: Program, event: str) -> Program | None:
     """The program without what stands behind the event's record, and behind the records that it waits for."""
     model = Model()

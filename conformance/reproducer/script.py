@@ -83,7 +83,7 @@ def defect(check: Check) -> str:
 def expectation(report: Report, check: Check) -> str:
     """The clause, and where it is written."""
     clause = CLAUSES[check.clause]
-    return f"{clause.title} ({check.clause}; {'; '.join(_sources(report, check.clause)[:2]) or 'see the report'})."
+    return f"{clause.title} ({check.clause}; {next(iter(_sources(report, check.clause)), 'see the report')})."
 
 
 def _sources(report: Report, clause: str) -> list[str]:

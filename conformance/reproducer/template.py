@@ -9,7 +9,7 @@ TEXT: Final = r'''#!/usr/bin/env python3
 Expected: @EXPECTED@
 Needs torch on the device and nothing else. Exits 1 if the defect shows, 0 if it does not, 2 if it cannot tell."""
 import ctypes as C, glob, os, sys, threading, time
-PROGRAM = """@PROGRAM@"""
+PROGRAM = """@PROGRAM@""".replace("; ", "\n")
 LEFT_OUT = @LEFT_OUT@  # the control: the same program without the operations of these numbers, from 0
 # So many host steps: the event must be complete then (late), or may not be (early), or the buffer may not hold (token).
 CHECK = @CHECK@
@@ -85,7 +85,7 @@ def buffer(name):
         buffers[name] = torch.zeros(1024, dtype=torch.int32, **where)
         if name[0] == "h": values[name] = C.c_uint32.from_address(buffers[name].data_ptr())
     return buffers[name]
-STEPS = [(l, o.split()) for r in PROGRAM.replace("; ", "\n").split("\n") for l, ops in [r.split(": ")] for o in ops.split(", ")]
+STEPS = [(l, o.split()) for r in PROGRAM.split("\n") for l, ops in [r.split(": ")] for o in ops.split(", ")]
 def run(hold, left_out=(), warm=False):
     "One run: the check is broken; the tokens are there; the step that ends it; a gate that must hold has ended."
     for value in values.values(): value.value = 0

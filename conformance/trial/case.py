@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from conformance.backends.api import Backend, EventFlags
-from conformance.errors import DeviceError, Unsupported
+from conformance.errors import DeviceError, HarnessError, Unsupported
 from conformance.execution import Look, Outcome, Setting, execute
 from conformance.judgement.judge import judge
 from conformance.judgement.statements import CONCURRENCY, Statement, stronger
-from conformance.ladder.mechanism import explain
+from conformance.ladder.mechanism import explain, unwalked
 from conformance.model import Model, Obligation, host_points
 from conformance.trial.controls import ControlRunner, own_control
 from conformance.trial.form import form_of_step, read_form
@@ -94,13 +94,13 @@ def run_case(backend: Backend, probe: Probe, case: Case, state: RunState) -> Tri
     failures: tuple[type[Exception], ...] = (DeviceError, *backend.vendor_errors)
     try:
         _repeat(backend, trial, state)
-        if backend.gate().assurance == "causal":
-            _explain(backend, trial, state)
     except Unsupported as error:
         # A capability is missing from the first repetition on, or it is no lack of one.
         trial.missing, trial.error = ("", str(error)) if trial.repetitions else (str(error), "")
     except failures as error:
         trial.error = " ".join(f"{type(error).__name__}: {error}".split())
+    if backend.gate().assurance == "causal" and not trial.error:
+        _explain(backend, trial, state)
     trial.seconds = time.perf_counter() - started
     return trial
 
@@ -184,14 +184,14 @@ def _explain(backend: Backend, trial: Trial, state: RunState) -> None:
         if way in state.explained:
             continue
         state.explained.add(way)
-        trial.mechanism = explain(
-            backend,
-            trial.program,
-            trial.setting,
-            state.numbers,
-            event=statement.event,
-            at=at,
-        )
+        failures: tuple[type[Exception], ...] = (DeviceError, HarnessError, Unsupported, *backend.vendor_errors)
+        try:
+            trial.mechanism = explain(
+                backend, trial.program, trial.setting, state.numbers, event=statement.event, at=at
+            )
+        except failures as error:
+            # What is wrong with the ladder changes no verdict; what is wrong with the device shows in the next case.
+            trial.mechanism = unwalked(statement.event, error)
         if trial.mechanism is not None:
             return
 
