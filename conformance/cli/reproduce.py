@@ -43,8 +43,7 @@ def reproduce_command(report: Path, probe: str, variant: str, out: Path | None) 
     out = out or folder
     check_writable(out, "--out")
     name = re.sub(r"\W+", "_", f"reproduce_{probe}_{variant}")
-    same = diagnosed is not None and (diagnosed.probe, diagnosed.variant) == (probe, variant)
-    told = diagnosis.text(diagnosed) if diagnosed is not None and same else ""
+    told = diagnosis.text(diagnosed) if diagnosed is not None else ""
     write_atomic(out / f"{name}.py", script(whole, result, case, check).encode())
     write_atomic(out / f"{name}.md", bug_report(whole, result, case, check, f"{name}.py", told).encode())
     click.echo(f"{out / name}.py\n{out / name}.md")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from conformance import __version__
 from conformance.backends.registry import PROFILES
 from conformance.reproducer.template import TEXT
@@ -24,9 +26,9 @@ LINES: Final = 140
 ARGUMENTS: Final = {"default": {}, "blocking": {"blocking": True}, "timing": {"enable_timing": True}}
 #: What each kind of check finds, in words.
 DEFECTS: Final = {
-    "late": "{event} is not seen complete although nothing that it stands for is held back",
-    "early": "{event} is seen complete although gate {held} holds what it stands for",
-    "token": "{buffer} holds {value} although gate {held} holds the copy back",
+    "late": "event {event} is not seen complete although nothing that it stands for is held back",
+    "early": "event {event} is seen complete although gate {held} holds what it stands for",
+    "token": "host buffer {buffer} holds {value} although gate {held} holds the copy back",
 }
 
 
@@ -138,7 +140,9 @@ def bug_report(report: Report, result: Result, case: Case, check: Check, name: s
     if kind:
         there = "was there while the event was not seen" if kind == "publication" else "was missing too"
         witness_text += f" It {there}: {kind} is late."
-    steps = "\n".join(ladder(result.mechanism)) if result.mechanism is not None else ""
+    # The ladder is walked once for each form, for the first variant that shows it.
+    walked = (r.mechanism for r in (result, *report.results) if r.form is result.form and r.mechanism is not None)
+    steps = "\n".join(ladder(mechanism)) if failed and (mechanism := next(walked, None)) is not None else ""
     diagnosed = "\n\n".join(f"```\n{part}\n```" for part in (steps, diagnosis) if part)
     wrapped = textwrap.fill(clause.statement, 116)
     places = "\n".join(f"- {source}" for source in _sources(report, check.clause))
@@ -170,7 +174,7 @@ Run `python {name}`: torch and the standard library alone. It exits 1 if the def
 {chr(10).join(observed)}
 
 ```
-{timeline(result)}
+{timeline(msgspec.structs.replace(result, control=None, mechanism=None))}
 ```
 
 ## Control

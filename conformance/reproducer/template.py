@@ -73,7 +73,7 @@ MODULE, HANDLE, DRIVER, CU, LAUNCH, COMPILER, RTC, OPTION, CODE, NOW, HERTZ = VE
 module = getattr(torch, MODULE, None)
 if module is None or not module.is_available(): stop(f"torch.{MODULE} has no device")
 page = torch.zeros(4096, dtype=torch.int32, pin_memory=True); module.synchronize()
-words = (C.c_uint32 * 4096).from_address(page.data_ptr())
+words, found, clean, enders = (C.c_uint32 * 4096).from_address(page.data_ptr()), 0, 0, set()
 kernel, gates, buffers, values, streams = None, {}, {}, {}, {"default": module.default_stream()}
 try: driver = library(DRIVER, LAUNCH); kernel = compiled() if GATE == "kernel" else None
 except (AttributeError, OSError) as error: print(f"no kernel gate ({error}); gates are stream memory operations")
@@ -105,8 +105,9 @@ def run(hold, left_out=(), warm=False):
             elif op == "wait-stream": stream_of(lane).wait_stream(stream_of(args[0]))
             elif op == "open": gate_of(args[0]).open()
             elif op == "destroy": del events[args[0]]
-            elif op == "sync": event(args[0]).synchronize()
-            elif op in ("sync-stream", "sync-device"): (stream_of(args[0]) if args else module).synchronize()
+            elif op in ("sync", "sync-stream", "sync-device"):
+                what = event(args[0]) if op == "sync" else stream_of(args[0]) if args else module
+                waiter = threading.Thread(target=what.synchronize, daemon=True); waiter.start(); waiter.join(LIMIT)
             elif op in ("fill", "copy"):
                 with module.stream(stream_of(lane)):
                     if op == "fill": buffer(args[0]).fill_(int(args[1]))
@@ -126,7 +127,6 @@ def run(hold, left_out=(), warm=False):
     return broken, there, ender, void
 try: run(0, warm=True), run(0, warm=True)  # nothing may be used for the first time beside a closed gate
 except (AttributeError, NameError, OSError) as error: stop(error)
-found, clean, enders = 0, 0, set()
 for number in range(TRIES):
     hold = HOLDS[number % 3]
     before, shown, after = run(hold, LEFT_OUT), run(hold), run(hold, LEFT_OUT)
