@@ -49,19 +49,25 @@ def diagnose_command(
     out: Path | None,
 ) -> int:
     """Sweep the factors of a late event on the device of REPORT (a run's folder or report.json), or of --backend."""
+    surface = "vendor"
     if (report is None) == (backend is None):
         raise UsageError("diagnose needs a REPORT or --backend, one of the two")
     if report is not None:
         if faults:
             raise UsageError("--fault: the report says with what it was made; leave --fault out")
         out = out or (report if report.is_dir() else report.parent)
-        backend, faults, probe, variant = _from_report(_load(report), probe, variant)
+        whole = _load(report)
+        late = _late_of(whole, probe, variant)
+        backend, faults, surface = whole.header.backend, whole.header.fault, late.surface
+        probe, variant = late.probe, late.variant
+        if whole.header.injected:
+            click.echo(f"note: the report was made under {', '.join(whole.header.injected)}; so must this be", err=True)
     assert backend is not None
     check_name(backend)
     chosen, case = _case(probe or "publication", variant)
     if out is not None:
         check_writable(out, "--out")
-    found = _run(backend, device, tuple(faults), gate, chosen, case)
+    found = _run(backend, device, surface, tuple(faults), gate, chosen, case)
     click.echo(diagnosis.text(found))
     if out is not None:
         click.echo(f"diagnosis: {diagnosis.write(out, found)}")
@@ -81,16 +87,20 @@ def is_late(result: Result) -> bool:
     return proved or result.form is not None or result.mechanism is not None
 
 
-def _from_report(report: Report, probe: str | None, variant: str | None) -> tuple[str, tuple[str, ...], str, str]:
+def _late_of(report: Report, probe: str | None, variant: str | None) -> Result:
+    """The first late result of these names on one API family. Raises UsageError if there is none."""
     late = [
         result
         for result in report.results
-        if is_late(result) and probe in (None, result.probe) and variant in (None, result.variant)
+        if is_late(result)
+        and result.surface != "mixed"
+        and probe in (None, result.probe)
+        and variant in (None, result.variant)
     ]
     if not late:
         asked = f" of {probe or 'any probe'}[{variant or 'any variant'}]" if probe or variant else ""
         raise UsageError(f"the report has no late event{asked}; run the suite again, or name --backend and --probe")
-    return report.header.backend, report.header.fault, late[0].probe, late[0].variant
+    return late[0]
 
 
 def _case(name: str, variant: str | None) -> tuple[Probe, Case]:
@@ -106,7 +116,7 @@ def _case(name: str, variant: str | None) -> tuple[Probe, Case]:
 
 
 def _run(
-    backend: str, device: str | None, faults: tuple[str, ...], gate: str | None, probe: Probe, case: Case
+    backend: str, device: str | None, surface: str, faults: tuple[str, ...], gate: str | None, probe: Probe, case: Case
 ) -> diagnosis.Diagnosis:
     found = find(backend)
     if not found.here:
@@ -115,7 +125,9 @@ def _run(
         raise UsageError(f"{blocking[0]} is set: a closed gate would hold the host; unset it")
     check_faults(backend, faults)
     numbers = DEPTHS[Depth.STANDARD]
-    opening = Opening(name=backend, device=device, faults=faults, gate=gate, gate_limit=numbers.gate_limit)
+    opening = Opening(
+        name=backend, device=device, surface=surface, faults=faults, gate=gate, gate_limit=numbers.gate_limit
+    )
     runner = open_runner(opening, numbers, Depth.STANDARD)
     try:
         with device_lock(runner.lock):
