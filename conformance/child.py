@@ -23,6 +23,8 @@ from conformance.errors import SuiteError
 from conformance.messages import (
     BEAT_EVERY,
     Beat,
+    Diagnose,
+    Diagnosed,
     Done,
     Drive,
     Driven,
@@ -114,7 +116,7 @@ class Child:
     def __init__(self, requests: int, answers: int) -> None:
         self._lines, self._answers = Lines(requests), answers
         self._sending = threading.Lock()
-        self._inbox: SimpleQueue[Run | Measure | Drive | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Run | Measure | Drive | Diagnose | None] = SimpleQueue()
         self._backend: Backend | None = None
         self._driver: Driver | None = None
         self._stopping = threading.Event()
@@ -135,6 +137,8 @@ class Child:
                     self._measure(request)
                 elif isinstance(request, Drive):
                     self._drive(request)
+                elif isinstance(request, Diagnose):
+                    self._diagnose(request)
                 else:
                     self._run(request)
         except _Stopped:
@@ -210,6 +214,16 @@ class Child:
         spent = self._driver.spent or not getattr(self._backend, "usable", True)
         self._say(Driven(parts=parts, spent=spent))
 
+    def _diagnose(self, request: Diagnose) -> None:
+        from conformance.diagnosis.sweep import diagnose
+
+        self._beat()
+        backend = cast("Backend", self._beating)
+        found = diagnose(backend, self._start.numbers, request.point, request.probe, request.variant)
+        self._alarm(0.0)
+        spent = self._beating.spent or not getattr(self._backend, "usable", True)
+        self._say(Diagnosed(diagnosis=found, spent=spent))
+
     def _check(self) -> None:
         """Raise _Stopped once the child is to end."""
         if self._stopping.is_set():
@@ -228,7 +242,7 @@ class Child:
         """End this process unless this is called again in time; 0: no more. The kernel needs no interpreter for it."""
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
-    def _say(self, message: Hello | Beat | Done | Measured | Driven | Failed) -> None:
+    def _say(self, message: Hello | Beat | Done | Measured | Driven | Diagnosed | Failed) -> None:
         # A parent that has gone is noticed by the listener; there is nobody to say anything to.
         with self._sending, contextlib.suppress(BrokenPipeError):
             send(self._answers, message)

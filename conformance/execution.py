@@ -232,7 +232,8 @@ class Observer:
             return False
         return not touched_later  # a helper inside synchronize and a call on the same event never meet
 
-    def _ask(self, event: str) -> bool:
+    def ask(self, event: str) -> bool:
+        """Ask an event now, as the setting says: by query, or whether a helper has returned from synchronize."""
         if self.setting.observe == "query":
             return self.session.query(event)
         # One helper a record, inside synchronize: whether the call has returned is the observation.
@@ -281,7 +282,7 @@ class Observer:
                 if value != values[buffer]:
                     values[buffer], arrived[buffer] = value, clock.now() - started
             for event in asked:
-                seen = self._ask(event)
+                seen = self.ask(event)
                 polls[event].append(seen)
                 if seen:
                     self._times.seen.setdefault(event, clock.now())

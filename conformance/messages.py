@@ -17,6 +17,7 @@ from conformance.backends.registry import Opening
 from conformance.measure.found import Measurement
 from conformance.numbers import Depth, Numbers
 from conformance.pipeline.jobs import Job
+from reports.diagnosis import Diagnosis
 from reports.pipeline import Parts
 from reports.records import Header, Result
 
@@ -81,6 +82,14 @@ class Drive(msgspec.Struct, frozen=True, kw_only=True, tag="drive"):
     job: Job
 
 
+class Diagnose(msgspec.Struct, frozen=True, kw_only=True, tag="diagnose"):
+    """To the child: sweep the factors of a late event, beginning at a point of them."""
+
+    point: dict[str, str]
+    probe: str
+    variant: str
+
+
 class OpenGates(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
     """To the child: open every gate, and go on."""
 
@@ -123,6 +132,13 @@ class Driven(msgspec.Struct, frozen=True, kw_only=True, tag="driven"):
     spent: bool = False  # as in Done
 
 
+class Diagnosed(msgspec.Struct, frozen=True, kw_only=True, tag="diagnosed"):
+    """From the child: what came of a diagnosis."""
+
+    diagnosis: Diagnosis
+    spent: bool = False  # as in Done
+
+
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="error"):
     """From the child: something was raised that is no verdict; the child ends."""
 
@@ -130,8 +146,8 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="error"):
     text: str
 
 
-Request = Union[Run, Measure, Drive, OpenGates, Stop]
-Answer = Union[Hello, Beat, Done, Measured, Driven, Failed]
+Request = Union[Run, Measure, Drive, Diagnose, OpenGates, Stop]
+Answer = Union[Hello, Beat, Done, Measured, Driven, Diagnosed, Failed]
 
 _START: Final = msgspec.json.Decoder(Start)
 _REQUEST: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)

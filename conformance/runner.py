@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from conformance.backends.registry import HARDWARE, Opening, check_name, open_as
+from conformance.diagnosis.sweep import diagnose
 from conformance.errors import SuiteError, Unsupported
 from conformance.header import make_header
 from conformance.measure import measure
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from conformance.pipeline.jobs import Job
     from conformance.selection import Selection
     from probes.probe import Case, Probe
+    from reports.diagnosis import Diagnosis
     from reports.pipeline import Parts
     from reports.records import Header, Result
 
@@ -67,6 +69,10 @@ class Runner(Protocol):
         """One job of the decode pipeline. Never raises for the device."""
         ...
 
+    def diagnose(self, point: dict[str, str], probe: str, variant: str) -> Diagnosis:
+        """Which factors decide that an event is late, beginning at a point. Raises HarnessError if it is cut short."""
+        ...
+
     def close(self) -> None:
         """Give the device back; the gates that are still closed are opened. May be called twice."""
         ...
@@ -94,6 +100,10 @@ class LocalRunner:
         from conformance.pipeline.drive import Driver
 
         return Driver(self._backend, self._numbers, lambda: None).drive(job)
+
+    def diagnose(self, point: dict[str, str], probe: str, variant: str) -> Diagnosis:
+        """Sweep the factors of a late event."""
+        return diagnose(self._backend, self._numbers, point, probe, variant)
 
     def close(self) -> None:
         """Close the backend."""
@@ -173,6 +183,10 @@ class SurfacesRunner:
     def drive(self, job: Job) -> Parts:
         """One job of the decode pipeline, through the surface in use."""
         return self._runner.drive(job)
+
+    def diagnose(self, point: dict[str, str], probe: str, variant: str) -> Diagnosis:
+        """Sweep the factors of a late event, through the surface in use."""
+        return self._runner.diagnose(point, probe, variant)
 
     def close(self) -> None:
         """Close the surface in use."""

@@ -28,6 +28,8 @@ from conformance.measure.found import Measurement
 from conformance.messages import (
     Answer,
     Beat,
+    Diagnose,
+    Diagnosed,
     Done,
     Drive,
     Driven,
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from conformance.pipeline.jobs import Job
     from conformance.shared import Words
     from probes.probe import Case, Probe
+    from reports.diagnosis import Diagnosis
     from reports.pipeline import Parts
     from reports.records import Header, Result
 
@@ -71,7 +74,7 @@ REFUSALS: Final[dict[str, type[SuiteError]]] = {"UsageError": UsageError, "Backe
 
 
 #: What a request is answered by.
-Asked = TypeVar("Asked", Done, Measured, Driven)
+Asked = TypeVar("Asked", Done, Measured, Driven, Diagnosed)
 
 
 class _Lost(Exception):
@@ -122,7 +125,7 @@ class _Process:
         with contextlib.suppress(BrokenPipeError):
             send(self._requests, message)
 
-    def answer(self, silence: float) -> Hello | Done | Measured | Driven | Failed:
+    def answer(self, silence: float) -> Hello | Done | Measured | Driven | Diagnosed | Failed:
         """The next answer that is no beat. Raises _Lost for a child that hangs or has ended."""
         while isinstance(message := self._message(silence), Beat):
             pass
@@ -310,7 +313,17 @@ class ChildRunner:
         answer = self._ask(process, Drive(job=job), Driven)
         return lost(job, answer) if isinstance(answer, str) else answer.parts
 
-    def _ask(self, process: _Process, request: Run | Measure | Drive, expected: type[Asked]) -> Asked | str:
+    def diagnose(self, point: dict[str, str], probe: str, variant: str) -> Diagnosis:
+        """Sweep the factors of a late event. Raises HarnessError if the child hangs or crashes meanwhile."""
+        process = self._ready()
+        answer: Diagnosed | str = self._gone
+        if process is not None:
+            answer = self._ask(process, Diagnose(point=point, probe=probe, variant=variant), Diagnosed)
+        if isinstance(answer, str):
+            raise HarnessError(f"the diagnosis on {self._opening.name} was cut short ({answer}); run it again")
+        return answer.diagnosis
+
+    def _ask(self, process: _Process, request: Run | Measure | Drive | Diagnose, expected: type[Asked]) -> Asked | str:
         """The child's answer, or why there is none. A child that gave none, or is spent, is ended."""
         process.limits = self.limits
         try:

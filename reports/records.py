@@ -40,6 +40,19 @@ class Kind(str, Enum):
     EXECUTION = "execution"
 
 
+class MechanismClass(str, Enum):
+    """What lies behind a late event, as far as nudges tell."""
+
+    TAIL_COUPLING = "tail coupling"  # later work of its own stream holds the signal
+    BATCHING = "batching"  # work is gathered until something, or time, has it submitted
+    LOST_WAKE_UP = "lost wake-up"  # the signal comes with a synchronize, or with nothing
+    LOCK_STALL = "lock stall"  # a call that must return at once does not
+    SHARED_QUEUE = "shared queue"  # another stream's work holds it
+    EXECUTION_HELD = "execution held"  # the captured work itself is not done
+    WRAPPER = "wrapper"  # the driver knows, and the API above it does not say
+    UNCLEAR = "unclear"  # two walks disagree
+
+
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
     """A gate kind that was tried, and what came of it."""
 
@@ -181,6 +194,29 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     second_opinion: str = ""  # what the layer below the API said of the late event, or why it said nothing
 
 
+class LadderStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One nudge given to a device whose event is late, and what was seen until the next."""
+
+    nudge: str
+    what: str
+    seen: bool
+    token: bool | None = None  # was the captured work's token there; None: it leaves none
+    at_us: float = 0.0  # since the event was owed
+    longest_call_us: float = 0.0
+    note: str = ""  # why it was not made
+
+
+class Mechanism(msgspec.Struct, frozen=True, kw_only=True):
+    """What lies behind a late event; observations, and no verdict."""
+
+    name: MechanismClass
+    text: str
+    event: str
+    by: str  # the nudge that published it; empty: none did
+    driver: bool | None = None  # the driver's answer while the event was late; None: it was not asked
+    steps: tuple[LadderStep, ...] = ()
+
+
 class RingMeasure(msgspec.Struct, frozen=True, kw_only=True):
     """One pipeline, Pipe(ring, in_flight), under one variant."""
 
@@ -220,6 +256,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float
     ring: RingMeasure | None = None
     experiment: str = ""  # the procedure that answered; the program is then only its device part
+    lag_histogram_us: dict[str, int] = {}  # from the captured work's token to the event seen
+    mechanism: Mechanism | None = None  # of the first variant that is late in a form
 
 
 class RingRow(msgspec.Struct, frozen=True, kw_only=True):

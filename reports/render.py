@@ -10,7 +10,8 @@ from typing import Final
 
 from tabulate import tabulate
 
-from reports.records import ClauseResult, Decision, Operation, Report, Result, Verdict
+from reports.latency import latency_table
+from reports.records import ClauseResult, Decision, Mechanism, Operation, Report, Result, Verdict
 
 #: How the terminal shows each verdict; colour codes apply only where colour is wanted.
 _COLOURS: Final = {
@@ -110,12 +111,14 @@ def findings(results: Iterable[Result]) -> list[tuple[str, str, str]]:
         texts = [f.text for f in result.findings if f.clause == clause_id]
         published = sorted({f.published_by for r, _ in entries for f in r.findings if f.clause == clause_id} - {""})
         forms = sorted({r.form.value for r, _ in entries if r.form is not None})
+        mechanisms = sorted({r.mechanism.name.value for r, _ in entries if r.mechanism is not None})
         kinds = sorted({c.kind.value for _, c in entries if c.kind is not None})
         detail = "; ".join(
             [
                 *texts[:1],
                 *(f"{', '.join(kinds)} is late" for _ in kinds[:1]),
                 *(f"form {', '.join(forms)}" for _ in forms[:1]),
+                *(f"mechanism {', '.join(mechanisms)}" for _ in mechanisms[:1]),
             ]
         )
         if published and not forms:
@@ -240,7 +243,28 @@ def timeline(result: Result) -> str:
     if result.control is not None:
         lines.append(f"control '{result.control.name}', on time {result.control.on_time} of {result.control.tried}:")
         lines += ["    " + line for line in result.control.program.splitlines()]
+    if result.mechanism is not None:
+        lines += ["", *ladder(result.mechanism)]
     return "\n".join(lines)
+
+
+def ladder(mechanism: Mechanism) -> list[str]:
+    """The nudges that a late event was given, and the class that they show."""
+    by = mechanism.by or "nothing"
+    lines = [f"mechanism: {mechanism.name.value} (event {mechanism.event}, seen after: {by}): {mechanism.text}"]
+    if mechanism.driver is not None:
+        lines.append(f"the driver, asked while it was late: {'complete' if mechanism.driver else 'not complete'}")
+    rows = [
+        [
+            step.what if step.nudge == "token" or step.what == step.nudge else f"{step.nudge}: {step.what}",
+            step.note or ("seen" if step.seen else "-"),
+            {True: "there", False: "missing", None: "none"}[step.token],
+            f"{step.at_us:.0f}",
+            f"{step.longest_call_us:.0f}",
+        ]
+        for step in mechanism.steps
+    ]
+    return [*lines, tabulate(rows, ["nudge", "event", "token", "us since owed", "longest call, us"])]
 
 
 def _lanes(lanes: Sequence[Operation]) -> str:
@@ -300,6 +324,8 @@ def markdown(report: Report, sentence: str) -> str:
         out += ["", "## Capabilities", "", *_capabilities(report.capabilities)]
     for result in _worth_showing(results):
         out += ["", f"### {result.probe}, {result.variant}", "", "```", timeline(result), "```"]
+    if latencies := latency_table(results):
+        out += ["", "## Latency", "", *latencies]
     return "\n".join(out) + "\n"
 
 
@@ -351,6 +377,8 @@ def _worth_showing(results: Sequence[Result]) -> list[Result]:
     for result in results:
         keys = {c.clause for c in result.clauses if c.verdict is Verdict.NON_CONFORMANT}
         keys |= {f"? {c.reason}" for c in result.clauses if c.verdict is Verdict.INCONCLUSIVE}
+        if result.mechanism is not None:
+            keys.add(f"! {result.mechanism.name.value} {result.form}")
         if keys - seen:
             seen |= keys
             chosen.append(result)

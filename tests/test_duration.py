@@ -10,9 +10,9 @@ from conformance.runner import run_one
 from conformance.selection import select
 from conformance.trial.state import RunState
 
-#: Seconds within which a standard run has to end on a device that is late, whichever way. The virtual clock passes
-#: in coarse steps, so a hold lasts up to half as long again as on a real one.
-BOUND = 240.0
+#: Virtual seconds that stand for the 240 s within which a standard run has to end on a device that is late, whichever
+#: way (docs/rules.md 2). The virtual clock passes in coarse steps: on an H200 late-sync took 204 s where it counted 224.
+BOUND = 260.0
 
 
 @pytest.mark.parametrize("fault", ["late-sync", "late-idle", "held-by-wait"])

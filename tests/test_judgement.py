@@ -350,7 +350,8 @@ def test_quick_proves_the_first_late_variant_and_looks_once_at_the_rest() -> Non
 def test_controls_keep_the_order_of_streams() -> None:
     backend = Fickle(lambda _: LATE, else_=LATE)
     tried(backend, state=RunState(Numbers(), forms={Form.NEXT_WAIT}))
-    core = [tuple(request.streams) for request in backend.requests if "g4" not in request.gates]
+    # The ladder of nudges puts streams of its own last.
+    core = [tuple(request.streams)[:2] for request in backend.requests if "g4" not in request.gates]
     assert len(core) > 6
     assert set(core) == {("copy", "main")}
 

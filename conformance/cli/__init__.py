@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from conformance import __version__
-from conformance.cli import decide, info, pipeline, run, selftest
+from conformance.cli import decide, diagnose, info, pipeline, reproduce, run, selftest
 from conformance.errors import BackendUnavailable, HarnessError, SuiteError, UsageError
 
 
@@ -23,6 +23,8 @@ for command in (
     run.run_command,
     decide.decide_command,
     pipeline.pipeline_command,
+    diagnose.diagnose_command,
+    reproduce.reproduce_command,
     selftest.selftest_command,
 ):
     cli.add_command(command)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from conformance.backends.api import EventFlags, Request
 from conformance.errors import DeviceError
+from conformance.execution import VIRTUAL_WATCH
 from conformance.judgement.statements import Statement
 from reports.records import EventSeen, HostPoint, Verdict
 
@@ -67,6 +68,12 @@ class Bench:
     number: int  # of the repetition, from 1
     controls: Controls
     points: list[HostPoint] = field(default_factory=list)
+    late_device: bool = False  # it is proved that every event here is late
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which something that must come is waited for: the deadline; little where nothing is in time."""
+        return self.numbers.harvest if self.late_device else self.numbers.deadline
 
     def choice(self, factor: str) -> str:
         """What the variant chose for a factor; KeyError for a factor that it does not have."""
@@ -107,9 +114,9 @@ class Bench:
         return (DeviceError, *self.backend.vendor_errors)
 
     def until(self, seen: Callable[[], bool], seconds: float | None = None) -> float | None:
-        """Seconds until ``seen``, None after ``seconds`` (the deadline) without; it is asked at least once."""
+        """Seconds until ``seen``, None after ``seconds`` (by default `patience`) without; it is asked at least once."""
         clock = self.backend.clock
-        limit = self.numbers.deadline if seconds is None else seconds
+        limit = self.patience if seconds is None else seconds
         began, polls = clock.now(), 0
         while not seen():
             if clock.now() - began > limit:
@@ -135,10 +142,14 @@ class Bench:
         began = clock.now()
         while not seen():
             polls += 1
-            if polls >= self.numbers.pend_polls and clock.now() - began >= self.numbers.pend_window:
+            passed = clock.now() - began
+            if passed >= VIRTUAL_WATCH if clock.virtual else self._watched(polls, passed):
                 return False
             clock.pause(polls)
         return True
+
+    def _watched(self, polls: int, seconds: float) -> bool:
+        return polls >= self.numbers.pend_polls and seconds >= self.numbers.pend_window
 
     def let_pass(self, seconds: float) -> None:
         """Let time pass."""
@@ -148,7 +159,7 @@ class Bench:
         """Did a call that must not block return by the deadline? One that holds the interpreter is told by its own
         time. Raises what the call raised.
         """
-        came = self.until(lambda: call.returned) is not None
+        came = self.until(lambda: call.returned, self.numbers.deadline) is not None
         if came and call.error is not None:
             raise call.error
         return came and call.seconds < self.numbers.deadline

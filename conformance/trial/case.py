@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from conformance.backends.api import Backend, EventFlags, Opinion
-from conformance.errors import DeviceError, Unsupported
+from conformance.errors import DeviceError, HarnessError, Unsupported
 from conformance.execution import Look, Outcome, Setting, execute
 from conformance.judgement.judge import judge
 from conformance.judgement.statements import CONCURRENCY, Statement, stronger
-from conformance.model import host_points
+from conformance.ladder.mechanism import explain, unwalked
+from conformance.model import Model, Obligation, host_points
 from conformance.trial import lag
 from conformance.trial.controls import ControlRunner, own_control
 from conformance.trial.form import form_of_step, read_form
@@ -21,9 +22,10 @@ from conformance.trial.second_opinion import ask
 from conformance.trial.state import RunState
 from probes.notation import parse
 from probes.probe import Case, Probe
-from probes.program import Open, Program, SyncDevice, SyncStream
+from probes.program import Open, Program, Record, SyncDevice, SyncStream
 from probes.publication import two_waits_text
-from reports.records import Form, Verdict
+from reports.latency import bucket
+from reports.records import Form, Mechanism, Verdict
 
 #: Repetitions of something that this device does not show at all: each one waits in vain.
 IN_VAIN: Final = 3
@@ -36,6 +38,9 @@ TIMED: Final = 0.2
 
 #: Observations that rest on the host's clock alone, before they are a finding.
 STEADY: Final = 3
+
+#: Reasons for which an event that was owed and not seen gives no finding; the ladder is walked for them too.
+UNEXPLAINED: Final = frozenset({"control-late", "not-executed", "no-witness", "gate-expired"})
 
 #: Failing repetitions that are kept whole.
 KEPT: Final = 5
@@ -65,13 +70,16 @@ class Trial:
     proofs: dict[str, Proof] = field(default_factory=dict)
     kept: dict[int, tuple[Repetition, str]] = field(default_factory=dict)
     slowest: tuple[float, Repetition] | None = None
-    histogram: Counter[int] = field(default_factory=Counter)
     lags: list[float] = field(default_factory=list)  # seconds until the subject was seen, per repetition
     control_lags: list[float] = field(default_factory=list)
+    latency: Counter[str] = field(default_factory=Counter)  # by bucket: reports.latency
+    lag: Counter[str] = field(default_factory=Counter)
+    owed: tuple[int, dict[str, int]] | None = None
     missing: str = ""  # the capability that the backend lacks, with the call
     error: str = ""  # what the device raised
     form: Form | None = None
     opinion: Opinion | None = None  # of the layer below, once a late event is proved
+    mechanism: Mechanism | None = None
     seconds: float = 0.0
     window: float = 0.0
 
@@ -101,12 +109,14 @@ def run_case(backend: Backend, probe: Probe, case: Case, state: RunState) -> Tri
         found = lag.statement(trial.lags, trial.control_lags, late=late)
         trial.strongest[lag.CLAUSE] = found
         trial.verdicts[lag.CLAUSE] = Counter({found.verdict: len(trial.lags)})
+    if backend.gate().assurance == "causal" and not trial.error:
+        _explain(backend, trial, state)
     trial.seconds = time.perf_counter() - started
     return trial
 
 
 def _repeat(backend: Backend, trial: Trial, state: RunState) -> None:
-    numbers = state.numbers
+    numbers = state.looking
     trial.window = 0.0 if backend.clock.virtual else numbers.pend_window
     if backend.gate().assurance == "timed":
         # Only time ends such a gate, so no verdict can rest on it: one look, for what it shows, and no proof.
@@ -114,8 +124,10 @@ def _repeat(backend: Backend, trial: Trial, state: RunState) -> None:
         glance = ControlRunner(backend, trial.setting, timed, once_only=True)
         _one(backend, trial, glance, RunState(timed, proved=True), TIMED, again=1)
         return
-    controls = ControlRunner(backend, trial.setting, numbers, once_only=state.once, after_live=state.live)
-    if not state.once and (control := own_control(trial.program, trial.probe.subject)) is not None:
+    # Where every event is late whatever stands behind it, only who asks about that needs more than one look.
+    once = state.once or (state.live and not WITH_FORM & set(trial.probe.clauses))
+    controls = ControlRunner(backend, trial.setting, numbers, once_only=once, after_live=state.live)
+    if not once and (control := own_control(trial.program, trial.probe.subject)) is not None:
         controls.run(control, trial.setting.observe, stop_when_late=True)
     hold = state.first_hold
     proofs = trial.proofs
@@ -139,7 +151,11 @@ def _repeat(backend: Backend, trial: Trial, state: RunState) -> None:
         late_now = [proof for proof in open_proofs if proof.idle == 0]
         if proofs and not open_proofs:
             break
-        if not open_proofs and not _unsteady(trial) and _enough(trial, repetition, numbers.repeat):
+        if (
+            not open_proofs
+            and not _unsteady(trial)
+            and _enough(trial, repetition, numbers.repeat, 1 if state.live else IN_VAIN)
+        ):
             return
         hold = (late_now or open_proofs)[0].next_hold if open_proofs else state.first_hold
     _after_proof(backend, trial, state)
@@ -170,6 +186,44 @@ def _after_proof(backend: Backend, trial: Trial, state: RunState) -> None:
             state.proved = True
 
 
+def _explain(backend: Backend, trial: Trial, state: RunState) -> None:
+    """Walk the ladder for a late event, once for each way of being late; it changes no verdict."""
+    late = {clause: s for clause, s in trial.strongest.items() if s.late is not None}
+    unclear = {
+        clause: s
+        for clause, s in trial.strongest.items()
+        if s.verdict is Verdict.INCONCLUSIVE and s.reason in UNEXPLAINED and s.event
+    }
+    points = host_points(trial.program.steps)
+    for clause, statement in (late or unclear).items():
+        at = points[statement.late.look if statement.late is not None else statement.look]
+        if not _is_owed(trial.program, statement.event, at):
+            continue
+        form = trial.form.value if trial.form is not None else ""
+        way = f"{form}, {trial.setting.observe}" if form else f"{clause}, {statement.reason}"
+        if way in state.explained:
+            continue
+        state.explained.add(way)
+        failures: tuple[type[Exception], ...] = (DeviceError, HarnessError, Unsupported, *backend.vendor_errors)
+        try:
+            trial.mechanism = explain(
+                backend, trial.program, trial.setting, state.numbers, event=statement.event, at=at
+            )
+        except failures as error:
+            # What is wrong with the ladder changes no verdict; what is wrong with the device shows in the next case.
+            trial.mechanism = unwalked(statement.event, error)
+        if trial.mechanism is not None:
+            return
+
+
+def _is_owed(program: Program, event: str, at: int) -> bool:
+    """Must the event be complete after so many steps?"""
+    model = Model()
+    for number, step in enumerate(program.steps[:at]):
+        model.feed(step, number)
+    return model.obligation(event) is Obligation.MUST
+
+
 def _one(
     backend: Backend, trial: Trial, controls: ControlRunner, state: RunState, hold: float, *, again: int = AGAIN
 ) -> Repetition:
@@ -178,7 +232,7 @@ def _one(
     looks: list[Look] = []
     strongest: dict[str, Statement] = {}
     for _ in range(again):
-        looks = execute(backend, trial.program, setting, state.numbers)
+        looks = execute(backend, trial.program, setting, state.looking)
         strongest = {}
         for statement in judge(trial.program, trial.setting.observe, looks, controls):
             known = strongest.get(statement.clause)
@@ -205,13 +259,47 @@ def _account(trial: Trial, repetition: Repetition) -> None:
         trial.kept[1] = repetition, "first"
     elif failing and sum(why == "failing" for _, why in trial.kept.values()) < KEPT:
         trial.kept[repetition.number] = repetition, "failing"
-    for look in repetition.looks:
+    _time(trial, repetition)
+
+
+def _time(trial: Trial, repetition: Repetition) -> None:
+    """Count when the subject was seen: after the host step that made it owed, and after its token."""
+    if trial.owed is None:
+        trial.owed = _owed(trial.program, trial.probe.subject)
+    since, want = trial.owed
+    waited, token = 0.0, 0.0  # seconds since the subject was owed; from then to its token
+    for number, look in enumerate(repetition.looks[since:]):
         seen = look.events.get(trial.probe.subject)
-        if seen is None or seen.after is None or look.call is None:
-            continue
-        trial.histogram[max(0, int(seen.after * 1e6)).bit_length()] += 1
-        if trial.slowest is None or seen.after > trial.slowest[0]:
-            trial.slowest = seen.after, repetition
+        if number == 0 and want and all(look.buffers.get(buffer) == value for buffer, value in want.items()):
+            token = max(look.arrived.get(buffer, 0.0) for buffer in want)
+        if seen is None:
+            return
+        if seen.after is not None:
+            trial.latency[bucket(waited + seen.after)] += 1
+            trial.lag[bucket(max(0.0, waited + seen.after - token))] += 1
+            if trial.slowest is None or seen.after > trial.slowest[0]:
+                trial.slowest = seen.after, repetition
+            return
+        waited += look.seconds
+    if since < len(repetition.looks) and _reached_end(trial.program, repetition.looks):
+        trial.latency[bucket(None)] += 1
+        trial.lag[bucket(None)] += 1
+
+
+def _owed(program: Program, event: str) -> tuple[int, dict[str, int]]:
+    """From which look on, by index, the event's last record must be complete, and the tokens that it captures."""
+    model, fed = Model(), 0
+    points = host_points(program.steps)
+    last = max(
+        (n for n, step in enumerate(program.steps) if isinstance(step, Record) and step.event == event), default=0
+    )
+    for index, at in enumerate(points):
+        for number in range(fed, at):
+            model.feed(program.steps[number], number)
+        fed = at
+        if at > last and model.obligation(event) is Obligation.MUST:
+            return index, model.tokens(model.current[event])
+    return len(points), {}
 
 
 def _reached_end(program: Program, looks: list[Look]) -> bool:
@@ -236,11 +324,11 @@ def failures(trial: Trial, clause: str) -> int:
     return trial.verdicts.get(clause, Counter())[Verdict.NON_CONFORMANT]
 
 
-def _enough(trial: Trial, repetition: Repetition, repeat: int) -> bool:
+def _enough(trial: Trial, repetition: Repetition, repeat: int, in_vain: int) -> bool:
     """Were there enough repetitions, or is this device unable to show what the case looks for?"""
     if trial.repetitions >= repeat:
         return True
     if any(statement.repeat for statement in trial.strongest.values()):
         return True  # each one waits for a gate's limit
     vain = any(s.held is False or s.reason == CONCURRENCY for s in repetition.statements.values())
-    return vain and trial.repetitions >= IN_VAIN
+    return vain and trial.repetitions >= in_vain

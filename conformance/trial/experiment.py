@@ -12,7 +12,7 @@ from conformance.experiments import EXPERIMENTS
 from conformance.experiments.bench import EXPIRED, Bench, Controls
 from conformance.judgement.statements import Statement, stronger
 from conformance.numbers import DEPTHS, Depth
-from conformance.trial.case import AGAIN, KEPT, STEADY
+from conformance.trial.case import AGAIN, IN_VAIN, KEPT, STEADY
 from reports.records import Observation, Verdict
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _repeat(backend: Backend, case: Case, state: RunState, run: ExperimentRun) -
     experiment = EXPERIMENTS[case.experiment]
     # Deeper runs repeat more in the same measure.
     wanted = max(1, min(state.numbers.repeat, experiment.most * max(1, state.numbers.repeat // STANDARD)))
-    number = failing = 0
+    number = failing = vain = 0
     while number < wanted or (_unsteady(run) and number < wanted + 2 * STEADY):
         number += 1
         # A first look has the longest hold; what looks late is looked at with the others too.
@@ -90,7 +90,13 @@ def _repeat(backend: Backend, case: Case, state: RunState, run: ExperimentRun) -
             run.verdicts.setdefault(clause, Counter())[statement.verdict] += 1
             known = run.strongest.get(clause)
             run.strongest[clause] = statement if known is None else stronger(known, statement)
-        if failing >= STEADY or (failing and not _unsteady(run)):
+        # What a device does not show waits in vain each time; on one that is known to be late, once is enough.
+        vain += any(s.verdict is Verdict.INCONCLUSIVE and s.reason != EXPIRED for s in statements.values())
+        if (
+            failing >= STEADY
+            or (failing and not _unsteady(run))
+            or (not failing and vain >= (1 if state.proved else IN_VAIN))
+        ):
             return
 
 
@@ -106,7 +112,13 @@ def _one(
     found: dict[str, Statement] = {}
     for _ in range(AGAIN):
         bench = Bench(
-            backend=backend, case=case, numbers=state.numbers, hold=hold, number=number, controls=run.controls
+            backend=backend,
+            case=case,
+            numbers=state.looking,
+            hold=hold,
+            number=number,
+            controls=run.controls,
+            late_device=state.live,
         )
         found = {}
         for statement in EXPERIMENTS[case.experiment].run(bench):

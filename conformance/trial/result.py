@@ -18,6 +18,7 @@ from conformance.trial.pipeline import PipeRun
 from probes.notation import digest, lane_of, print_program, print_step
 from probes.probe import Case, Probe
 from probes.program import Nop, Pause, Program
+from reports.latency import histogram
 from reports.records import (
     ClauseResult,
     Control,
@@ -26,6 +27,7 @@ from reports.records import (
     Finding,
     HostPoint,
     Kind,
+    Mechanism,
     Observation,
     Operation,
     Result,
@@ -79,9 +81,11 @@ def result_of(backend: Backend, trial: Trial) -> Result:
         findings=tuple(findings),
         control=control,
         form=trial.form,
+        mechanism=trial.mechanism,
         counts=_counts(sum(trial.verdicts.values(), Counter()) if trial.verdicts else Counter()),
         observations=_observations(trial),
-        histogram={f"<{2**bits}": count for bits, count in sorted(trial.histogram.items())},
+        latency=histogram(trial.latency),
+        lag=histogram(trial.lag),
         window=trial.window,
         seconds=trial.seconds,
         opinion=trial.opinion,
@@ -200,9 +204,11 @@ def _record(
     findings: tuple[Finding, ...] = (),
     control: Control | None = None,
     form: object = None,
+    mechanism: Mechanism | None = None,
     counts: Counts | None = None,
     observations: tuple[Observation, ...] = (),
-    histogram: dict[str, int] | None = None,
+    latency: dict[str, int] | None = None,
+    lag: dict[str, int] | None = None,
     window: float = 0.0,
     seconds: float = 0.0,
     ring: RingMeasure | None = None,
@@ -235,12 +241,14 @@ def _record(
         digest=digest(program),
         lanes=lanes_of(program),
         observations=observations,
-        histogram_us=histogram or {},
+        histogram_us=latency or {},
+        lag_histogram_us=lag or {},
         control=control,
         window_us=round(window * 1e6, 1),
         duration_s=round(seconds, 4),
         ring=ring,
         experiment=case.experiment,
+        mechanism=mechanism,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -20,7 +20,16 @@ class RunState:
     forms: set[Form] = field(default_factory=set)
     live: bool = False  # EVT-LIVE-1 was proved: controls will be late too
     live_or_record: bool = False  # EVT-LIVE-1 or EVT-REC-1 was proved: a pipe's control may be late
+    explained: set[str] = field(default_factory=set)  # ways of being late that the ladder was walked for
     late_rings: set[tuple[int, int]] = field(default_factory=set)
+
+    @property
+    def looking(self) -> Numbers:
+        """The numbers that looks are taken by: on a device on which everything is late, what only might come is not
+        waited for."""
+        if not self.live:
+            return self.numbers
+        return replace(self.numbers, concurrency=min(self.numbers.concurrency, self.numbers.window))
 
     @property
     def holds(self) -> tuple[float, ...]:
