@@ -11,7 +11,8 @@ from conformance.selection import select
 from conformance.trial.state import RunState
 
 #: Virtual seconds that stand for the 240 s within which a standard run has to end on a device that is late, whichever
-#: way (docs/rules.md 2). The virtual clock passes in coarse steps: on an H200 late-sync took 204 s where it counted 224.
+#: way (docs/rules.md 2). The virtual clock passes in coarse steps: on an H200 late-sync took 204 s where it counted
+#: 224.
 BOUND = 260.0
 
 

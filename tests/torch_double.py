@@ -339,6 +339,9 @@ class Native:
     def handle(self, stream: Stream) -> int:
         return stream.cuda_stream
 
+    def version(self, role: str) -> str:
+        return "the double"
+
     def query_event(self, event: Event) -> bool:
         self.function("eventquery")
         return event.query()

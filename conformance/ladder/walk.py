@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final
 
 from conformance.errors import Unsupported
 from conformance.execution import Observer, Setting, request_for
@@ -28,7 +28,7 @@ from probes.program import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from conformance.backends.api import Backend, Request, Session
+    from conformance.backends.api import Backend, Opinion, Request, Session
     from conformance.model import Node
     from conformance.numbers import Numbers
     from probes.program import Step
@@ -43,23 +43,6 @@ FOREIGN_EVENT: Final = "ladder_event"
 GATED: Final = "ladder_gated"
 #: Streams that wait behind the foreign gate: with the gated one, one on each of up to five queues.
 FOLLOWERS: Final = tuple(f"ladder_follows{n}" for n in range(4))
-
-
-class Opinion(Protocol):
-    """What the layer below the API says of an event."""
-
-    @property
-    def complete(self) -> bool | None:
-        """Is it complete? None: there is no answer."""
-        ...
-
-
-class AsksBelow(Protocol):
-    """What a session may have beside `Session`: a second opinion on an event that the API calls late."""
-
-    def ask_below(self, event: str) -> Opinion:
-        """Ask the driver or runtime itself about the event's raw handle."""
-        ...
 
 
 class Nudge(str, Enum):
@@ -247,8 +230,10 @@ class _Walk:
         self.longest, self.began = 0.0, self.clock.now()
         if self._taken(Nudge.QUERY, "", self.ask()):
             return True
-        if hasattr(self.session, "ask_below") and self.by_query:  # an event is never touched by two threads
-            self.walked.driver = cast("AsksBelow", self.session).ask_below(self.event).complete
+        ask_below = getattr(self.session, "ask_below", None)  # optional: `conformance.backends.api.AsksBelow`
+        if ask_below is not None and self.by_query:  # an event is never touched by two threads
+            opinion: Opinion = ask_below(self.event)
+            self.walked.driver = opinion.complete
         self.longest = 0.0
         pause, seen = FIRST_PAUSE, False
         began = self.began = self.clock.now()
