@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
 from conformance import __version__, fingerprint
+from conformance.inject import injected
 from reports.records import SCHEMA_VERSION, Device, Fingerprint, Gate, Header, Tried
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def make_header(backend: Backend, depth: Depth, *, restricted: bool = False) -> 
         ),
         simulated=backend.simulated,
         fault=backend.faults,
-        injected=(),
+        injected=injected(),
         fingerprint=Fingerprint(digest=fingerprint.digest(parts), parts=parts),
         depth=depth.value,
         restricted=restricted,
