@@ -18,7 +18,13 @@ def cli() -> None:
     """Says what a device's streams and events really do, and whether an engine needs the copy-stream ring."""
 
 
-for command in (*info.COMMANDS, run.run_command, decide.decide_command, selftest.selftest_command, inject.inject_command):
+for command in (
+    *info.COMMANDS,
+    run.run_command,
+    decide.decide_command,
+    selftest.selftest_command,
+    inject.inject_command,
+):
     cli.add_command(command)
 
 #: Exit codes that all commands share.

@@ -39,14 +39,17 @@ def inject_command(faults: Sequence[str], level: Level, log: Path | None, comman
     check_command(command)
     written = Log(log, faults, level, command) if log is not None else None
     ended = launch(command, faults, level)
-    note, there = ("", True) if ended.counted.reached else ended.counted.why_not(level)
+    note, there = "", True
+    if not ended.counted.reached:
+        why, there = ended.counted.why_not(level)
+        note = f"the program was not reached: {why}"
+    elif faults and (why := ended.counted.idle_note()):
+        note = f"{', '.join(faults)} {why}"
     if written is not None:
         try:
             written.finish(ended, note)
         except OSError as error:
             raise UsageError(f"--log {log}: {error.strerror or error}; name a file that can be written") from None
     if note:
-        click.echo(f"inject: the program was not reached: {note}", err=True)
-    elif faults and not ended.counted.effects:
-        click.echo(f"inject: {', '.join(faults)} met nothing that it applies to", err=True)
+        click.echo(f"inject: {note}", err=True)
     return ended.code or (0 if there else USAGE)

@@ -54,7 +54,7 @@ def library(level: Level, folder: Path | None = None) -> Path:
     folder = folder or user_cache_path("stream-conformance")
     target = folder / f"inject-{level}-{digest.hexdigest()[:16]}.so"
     if any(end in str(target) for end in _ENDS):
-        raise UsageError(f"'{folder}' has a space or a colon, which LD_PRELOAD cannot take; set XDG_CACHE_HOME elsewhere")
+        raise UsageError(f"'{folder}': LD_PRELOAD takes no space and no colon; set XDG_CACHE_HOME to another folder")
     if target.is_file():
         return target
     try:
@@ -66,7 +66,9 @@ def library(level: Level, folder: Path | None = None) -> Path:
             _compile(command, here, names, level, driver)
             os.replace(here / "made.so", target)  # whoever else compiles it makes the same
     except OSError as error:
-        raise UsageError(f"the library cannot be kept in {folder}: {error}; set XDG_CACHE_HOME to another folder") from None
+        raise UsageError(
+            f"{folder}: the library cannot be kept: {error}; set XDG_CACHE_HOME to another folder"
+        ) from None
     return target
 
 

@@ -13,6 +13,8 @@ from typing import Final
 _MAGIC: Final = b"SCCOUNT1"
 _HEAD: Final = struct.Struct("<8sq48s")
 _ENTRY: Final = struct.Struct("<40sQ")
+#: Effects that are no effect of a fault on the program.
+_ASIDE: Final = frozenset({"waits_on_pending", "captured_calls", "failed_calls", "holds_not_made"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,14 @@ class Counted:
     def reached(self) -> bool:
         """Was any event or stream call made through the library? A look-up of a function is none."""
         return any(not name.startswith("cuGetProcAddress") for name in self.calls)
+
+    def idle_note(self) -> str:
+        """What to say of a fault that changed nothing in a program that was reached; empty if it did something."""
+        if self.effects.keys() - _ASIDE:
+            return ""
+        if count := self.effects.get("holds_not_made"):
+            return f"had no effect: {count} holds could not be made (no stream memory operation, or it was refused)"
+        return "had no effect: the program made no call in which it would show"
 
     def why_not(self, level: str) -> tuple[str, bool]:
         """Why no call came through, and whether a runtime was there to be reached at all."""

@@ -92,7 +92,9 @@ def launch(command: Sequence[str], faults: Sequence[str], level: Level) -> Ended
         try:
             process = subprocess.Popen(list(command), env=environ)
         except OSError as error:
-            raise UsageError(f"command '{command[0]}' cannot be run: {error.strerror}; name a program after --") from None
+            raise UsageError(
+                f"command '{command[0]}' cannot be run: {error.strerror}; name a program after --"
+            ) from None
         with _forwarding(process):
             code = process.wait()
         return Ended(code=code if code >= 0 else KILLED - code, counted=read(Path(folder)))

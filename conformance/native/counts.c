@@ -88,14 +88,14 @@ void note(enum effect effect) { atomic_fetch_add_explicit(&counts()->entries[eff
 
 void note_call(const char *name, _Atomic(int) *slot) {
   struct page *here = counts();
-  int at = atomic_load_explicit(slot, memory_order_relaxed);
+  int at = atomic_load_explicit(slot, memory_order_acquire);
   if (at < 0 || strcmp(here->entries[at].name, name)) { /* first call, or a page made after a fork */
     pthread_mutex_lock(&making);
     for (at = EFFECTS + LOADED + 1; at < ENTRIES && here->entries[at].name[0]; ++at)
       if (!strcmp(here->entries[at].name, name)) break;
     if (at < ENTRIES) strncpy(here->entries[at].name, name, NAME - 1);
     else at = ENTRIES - 1;
-    atomic_store_explicit(slot, at, memory_order_relaxed);
+    atomic_store_explicit(slot, at, memory_order_release);
     pthread_mutex_unlock(&making);
   }
   atomic_fetch_add_explicit(&here->entries[at].count, 1, memory_order_relaxed);

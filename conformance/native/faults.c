@@ -345,9 +345,14 @@ void before_copy(struct api *api, void *on) {
   struct slot slot;
   if (ALONE || !(faults & HELD_BY_WAIT)) return;
   struct stream *stream = stream_take(api, on);
-  if (!is_capturing(api, on) && hold_place(api, on, &slot)) {
+  if (is_capturing(api, on)) {
+    note(CAPTURED);
+  } else {
+    bool idle = quiet_idle(api, on);
+    bool placed = hold_place(api, on, &slot);
     pthread_mutex_lock(&state);
-    slots_push(&stream->slots, slot);
+    if (idle) stream->slots.count = stream->slots.first = 0; /* all of them have been passed */
+    if (placed) slots_push(&stream->slots, slot);
     pthread_mutex_unlock(&state);
   }
   stream_give(stream);

@@ -11,7 +11,7 @@
 
 enum { WORDS = 1 << 16 };
 /* Holds end by themselves: a program may be right and yet stand still for ever under such a fault. */
-static const double LIMIT_S = 5.0;
+static const double LIMIT_S = 3.0;
 
 struct job { /* what to open when an event of ours is complete */
   struct job *next;

@@ -86,7 +86,7 @@ enum effect {
   SKIPPED_SYNCS,     /* synchronize calls that were left out */
   DROPPED_WAITS,     /* waits that were left out */
   IGNORED_RECORDS,   /* records that were left out */
-  HELD_COPIES,       /* copies shut in behind which a pending wait was queued */
+  HELD_COPIES,       /* copies shut in, a pending wait being queued behind them; the device may have passed some */
   HELD_WAITS,        /* waits shut in because their event was recorded again */
   EXPIRED_HOLDS,     /* holds that ended by their limit */
   CAPTURED,          /* calls in a graph capture, let through */
@@ -160,10 +160,11 @@ void stream_forget(struct api *api, void *handle);
 struct shadow *shadow_take(struct api *api, bool blocking);
 void shadow_release(struct shadow *shadow);
 void shadows_drop(void); /* the device was reset: what is in the pool is gone */
-uint64_t slots_push(struct slots *slots, struct slot slot);
+void slots_push(struct slots *slots, struct slot slot);
 
 /* Our own calls: without a trace in captures or in the thread's last error. */
 int quiet_query(struct api *api, void *event);
+bool quiet_idle(struct api *api, void *stream); /* has it nothing left to do? */
 bool quiet_record(struct shadow *shadow, void *stream);
 bool is_capturing(struct api *api, void *stream);
 

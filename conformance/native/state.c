@@ -176,7 +176,7 @@ void stream_forget(struct api *api, void *handle) {
   pthread_mutex_unlock(&state);
 }
 
-uint64_t slots_push(struct slots *slots, struct slot slot) {
+void slots_push(struct slots *slots, struct slot slot) {
   enum { KEPT = 1024 };
   if (slots->count < KEPT) {
     if (slots->count == slots->room) {
@@ -189,7 +189,6 @@ uint64_t slots_push(struct slots *slots, struct slot slot) {
     slots->at[slots->first] = slot;
     slots->first = (slots->first + 1) % KEPT;
   }
-  return slots->count;
 }
 
 /* Our own calls. */
@@ -219,6 +218,13 @@ int quiet_query(struct api *api, void *event) {
   int code = quiet.error && quiet.error != NOT_READY ? OK : CALL(api, QUERY, (void *), event);
   leave(api, quiet);
   return code;
+}
+
+bool quiet_idle(struct api *api, void *stream) {
+  struct quiet quiet = enter(api);
+  bool idle = quiet.error && quiet.error != NOT_READY ? false : CALL(api, STREAM_QUERY, (void *), stream) == OK;
+  leave(api, quiet);
+  return idle;
 }
 
 bool is_capturing(struct api *api, void *stream) {

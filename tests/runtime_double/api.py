@@ -47,11 +47,15 @@ class Api:
 
     def stream(self) -> ctypes.c_void_p:
         """A new stream."""
-        return self._make(self.library, self.family + ("StreamCreate" if self.family == "cu" else "StreamCreateWithFlags"), 1)
+        return self._make(
+            self.library, self.family + ("StreamCreate" if self.family == "cu" else "StreamCreateWithFlags"), 1
+        )
 
     def event(self, flags: int = 2) -> ctypes.c_void_p:
         """A new event; 1: blocking, 2: without timing."""
-        return self._make(self.library, self.family + ("EventCreate" if self.family == "cu" else "EventCreateWithFlags"), flags)
+        return self._make(
+            self.library, self.family + ("EventCreate" if self.family == "cu" else "EventCreateWithFlags"), flags
+        )
 
     def record(self, event: ctypes.c_void_p, stream: ctypes.c_void_p) -> None:
         self.must("EventRecord", event, stream)

@@ -16,8 +16,6 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 
-from runtime_double.api import Api, Refused  # noqa: E402 - found by the path above
-
 from conformance.backends.api import Clock, DeviceInfo, EventFlags, GateKind, Request  # noqa: E402
 from conformance.backends.calls import HelperCall, HelperPool, HostClock, Watchdog  # noqa: E402
 from conformance.backends.registry import PROFILES  # noqa: E402
@@ -42,6 +40,7 @@ from probes.program import (  # noqa: E402
     WaitStream,
 )
 from reports.records import Verdict  # noqa: E402
+from runtime_double.api import Api, Refused  # noqa: E402 - found by the path above
 
 FLAGS = {EventFlags.DEFAULT: 2, EventFlags.BLOCKING: 3, EventFlags.TIMING: 0}
 UNSUPPORTED = {"slow-copy": "none", "host-fn": "none", "elapsed": "none", "second-gate": "none", "mixed": "one API"}
@@ -183,7 +182,7 @@ def main(family: str, probes: list[str]) -> None:
         "outcomes": {depth.in_flight: depth.outcome.value for depth in report.decision.per_in_flight},
         "injected": report.header.injected,
         "misuse": backend.api.driver.double_misuse(),
-        "reasons": sorted({f"{r.probe} {r.variant}: {r.reason}" for r in report.results if r.verdict is Verdict.INCONCLUSIVE}),
+        "reasons": sorted(r.reason for r in report.results if r.verdict is Verdict.INCONCLUSIVE),
     }
     sys.stdout.write(json.dumps(said) + "\n")
 

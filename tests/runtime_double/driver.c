@@ -26,7 +26,7 @@ struct event {
   struct record *now; /* NULL: never recorded */
   struct event *next; /* among the dead ones */
 };
-enum what { RECORD, AWAIT, VALUE, COPY, SET, CALL };
+enum what { RECORD, AWAIT, VALUE, COPY, SET, CALL, SLEEP };
 struct task {
   struct task *next;
   enum what what;
@@ -76,6 +76,7 @@ static void perform(struct task *task) {
   case COPY: for (size_t i = 0; i < task->size / 4; ++i) atomic_store((_Atomic(uint32_t) *)task->to + i, atomic_load((_Atomic(uint32_t) *)task->from + i)); break;
   case SET: atomic_store((_Atomic(uint32_t) *)task->to, task->value); break;
   case CALL: task->function(task->to); break;
+  case SLEEP: for (double end = now() + 1e-6 * (double)task->size; now() < end;) nap(); break;
   }
 }
 
@@ -287,6 +288,7 @@ int cuEventElapsedTime(float *ms, struct event *a, struct event *b) {
 int cuMemcpyAsync(void *to, void *from, size_t n, struct stream *s) { return put(stream_of(s), (struct task){.what = COPY, .to = to, .from = from, .size = n}); }
 int cuMemcpyDtoHAsync_v2(void *to, void *from, size_t n, struct stream *s) { return cuMemcpyAsync(to, from, n, s); }
 int cuMemsetD32Async(void *to, uint32_t value, size_t n, struct stream *s) { return n == 1 ? put(stream_of(s), (struct task){.what = SET, .to = to, .value = value}) : INVALID; }
+int double_sleep(struct stream *s, size_t nanoseconds) { return put(stream_of(s), (struct task){.what = SLEEP, .size = nanoseconds}); }
 int cuLaunchHostFunc(struct stream *s, void (*function)(void *), void *argument) { return put(stream_of(s), (struct task){.what = CALL, .function = function, .to = argument}); }
 int cuMemHostAlloc(void **to, size_t n, unsigned flags) { (void)flags; return (*to = calloc(1, n)) ? OK : INVALID; }
 #ifndef NO_WAIT_VALUE
