@@ -37,8 +37,8 @@ PATIENCE: Final = 120.0
 _ENDS: Final = (" ", ":", "\t", "\n")
 
 
-def library(level: Level, folder: Path | None = None) -> Path:
-    """The preload library for a level: from the cache, or compiled into it (``folder`` in its stead).
+def library(level: Level) -> Path:
+    """The preload library for a level: from the user's cache, or compiled into it.
 
     Raises UsageError if there is no compiler or driver, if the compiler fails, or if no folder can be written.
     """
@@ -51,7 +51,7 @@ def library(level: Level, folder: Path | None = None) -> Path:
         digest.update(part.encode() + b"\0")
     for name in ("inject.h", *names):
         digest.update((source / name).read_bytes())
-    folder = folder or user_cache_path("stream-conformance")
+    folder = user_cache_path("stream-conformance")
     target = folder / f"inject-{level}-{digest.hexdigest()[:16]}.so"
     if any(end in str(target) for end in _ENDS):
         raise UsageError(f"'{folder}': LD_PRELOAD takes no space and no colon; set XDG_CACHE_HOME to another folder")

@@ -182,7 +182,9 @@ int on_wait(struct api *api, void *on, void *handle, unsigned flags) {
     if (pending && faults & LATE_WAIT) settle(api, stream);
     code = pass_wait(api, on, handle, flags);
     if (!code && pending && faults & LATE_WAIT) record_again(api, stream, on);
-    if (!code && recorded && faults & HOLDS) hold_back(api, stream, on, handle, pending);
+    /* The newest record may be one that is still to be made. */
+    if (!code && (faults & WAIT_NEWEST_RECORD || (recorded && faults & HELD_BY_WAIT)))
+      hold_back(api, stream, on, handle, pending);
   }
   stream_give(stream);
   return code;

@@ -105,8 +105,38 @@ static int capture(void) {
   return 0;
 }
 
+/* One thread queues a wait, behind which our library asks about an event; another destroys that event meanwhile. */
+static handle doomed;
+static void *destroy(void *unused) {
+  while (!number("double_sprung")) pause_us(50);
+  MUST(cudaEventDestroy(doomed));
+  return unused;
+}
+static int destroyed(void) {
+  handle copy, main_, f;
+  pthread_t thread;
+  static _Atomic(uint32_t) g1, g2;
+  MUST(cudaStreamCreateWithFlags(&copy, 1));
+  MUST(cudaStreamCreateWithFlags(&main_, 1));
+  MUST(cudaEventCreateWithFlags(&doomed, 2));
+  MUST(cudaEventCreateWithFlags(&f, 2));
+  gate(copy, &g1);
+  MUST(cudaEventRecord(doomed, copy));
+  gate(main_, &g2);
+  MUST(cudaEventRecord(f, main_));
+  ((void (*)(handle))driver("double_trap"))(doomed);
+  pthread_create(&thread, NULL, destroy, NULL);
+  MUST(cudaStreamWaitEvent(copy, f, 0));
+  pthread_join(thread, NULL);
+  g1 = g2 = 1;
+  MUST(cudaStreamSynchronize(copy));
+  printf("misuse %d\n", number("double_misuse"));
+  return 0;
+}
+
 enum { SHARED = 16, OWN = 64, STEPS = 300 };
 static handle shared[SHARED];
+static _Atomic(handle) mailbox[SHARED]; /* events that the next thread to come by destroys */
 static atomic_int working;
 
 static unsigned next(unsigned *seed) { return (*seed = *seed * 1664525u + 1013904223u) >> 8; }
@@ -129,10 +159,12 @@ static void *work(void *argument) {
     case 1: MUST(cudaEventSynchronize(*e)); break;
     case 2: MUST(cudaEventSynchronize(x)); break;
     case 3: MUST(cudaStreamSynchronize(s)); break;
-    case 4: /* gone while it may be pending; the next one may get the same handle */
-      MUST(cudaEventDestroy(*e));
+    case 4: { /* another thread destroys it, pending or not; the next one may get the same handle */
+      handle other = atomic_exchange(&mailbox[next(&seed) % SHARED], *e);
+      if (other) MUST(cudaEventDestroy(other));
       MUST(cudaEventCreateWithFlags(e, 2));
       break;
+    }
     case 5: cudaEventElapsedTime(&ms, *e, x); break;
     default: cudaEventQuery(*e); cudaEventQuery(x); cudaStreamQuery(s);
     }
@@ -155,6 +187,10 @@ static int stress(int threads, int rounds) {
       pause_us(200);
     }
     for (int i = 0; i < threads; ++i) pthread_join(at[i], NULL);
+    for (int i = 0; i < SHARED; ++i) {
+      handle left = atomic_exchange(&mailbox[i], NULL);
+      if (left) MUST(cudaEventDestroy(left));
+    }
     printf("living %d\n", number("double_living") - SHARED);
   }
   for (int i = 0; i < SHARED; ++i) MUST(cudaEventDestroy(shared[i]));
@@ -167,6 +203,7 @@ int main(int count, char **words) {
   if (count > 1 && !strcmp(words[1], "core")) return core(0);
   if (count > 1 && !strcmp(words[1], "own")) return core(1);
   if (count > 1 && !strcmp(words[1], "capture")) return capture();
+  if (count > 1 && !strcmp(words[1], "destroyed")) return destroyed();
   if (count > 3 && !strcmp(words[1], "stress")) return stress(atoi(words[2]), atoi(words[3]));
   if (count > 1 && !strcmp(words[1], "fork")) { /* each process has its own numbers, also without exec */
     if (!fork()) return core(0);

@@ -58,6 +58,12 @@ int double_misuse(void) { return misuse; }
 int double_spoilt(void) { return spoilt; }
 int double_living(void) { return living; }
 
+/* The next query of this event takes long, so that another thread can destroy it meanwhile, if it is let. */
+static struct event *volatile trapped;
+static atomic_int sprung;
+void double_trap(struct event *e) { trapped = e; }
+int double_sprung(void) { return sprung; }
+
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -73,7 +79,7 @@ static void perform(struct task *task) {
   case RECORD: task->record->at = now(); atomic_store(&task->record->done, 1); let_go(task->record); break;
   case AWAIT: while (!atomic_load(&task->record->done)) nap(); let_go(task->record); break;
   case VALUE: while ((int32_t)(atomic_load((_Atomic(uint32_t) *)task->to) - task->value) < 0) nap(); break;
-  case COPY: for (size_t i = 0; i < task->size / 4; ++i) atomic_store((_Atomic(uint32_t) *)task->to + i, atomic_load((_Atomic(uint32_t) *)task->from + i)); break;
+  case COPY: nap(); for (size_t i = 0; i < task->size / 4; ++i) atomic_store((_Atomic(uint32_t) *)task->to + i, atomic_load((_Atomic(uint32_t) *)task->from + i)); break;
   case SET: atomic_store((_Atomic(uint32_t) *)task->to, task->value); break;
   case CALL: task->function(task->to); break;
   case SLEEP: for (double end = now() + 1e-6 * (double)task->size; now() < end;) nap(); break;
@@ -269,6 +275,12 @@ int double_complete(struct event *e) {
 }
 int cuEventQuery(struct event *e) {
   if (bad(e)) return BAD_HANDLE;
+  if (e == trapped) {
+    trapped = NULL;
+    sprung = 1;
+    usleep(200000);
+    if (bad(e)) return BAD_HANDLE;
+  }
   int refused = unsafe(e);
   return refused ? refused : double_complete(e) ? OK : NOT_READY;
 }

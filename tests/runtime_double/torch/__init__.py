@@ -1,8 +1,9 @@
-"""As much of torch as docs/decode_client.py uses, over the stand-in runtime: device memory is host memory."""
+"""As much of torch as docs/decode_client.py and tests/hardware/stream_threads.py use, over the stand-in runtime: device memory is host memory."""
 
 from __future__ import annotations
 
 import ctypes
+import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 int32 = "int32"
 _api = Api("cuda")
 _words = ctypes.c_uint32
+
+
+class _Current(threading.local):
+    """The current streams of a thread."""
+
+    def __init__(self) -> None:
+        self.stack = [Stream()]
 
 
 class Tensor:
@@ -34,8 +42,10 @@ class Tensor:
 
     def copy_(self, source: Tensor, *, non_blocking: bool) -> None:
         assert non_blocking
-        _kept.append((self, source))
-        _api.copy(self.words, source.words, _current[-1].handle)
+        _api.copy(self.words, source.words, _current.stack[-1].handle)
+
+    def fill_(self, value: int) -> None:
+        _api.fill(self.words, value, _current.stack[-1].handle)
 
     def to(self, device: str, *, non_blocking: bool) -> Tensor:
         assert device == "cpu"
@@ -63,39 +73,48 @@ class Stream:
     def wait_stream(self, other: Stream) -> None:
         _api.wait_stream(self.handle, other.handle)
 
+    def wait_event(self, event: Event) -> None:
+        _api.wait(self.handle, event.raw)
+
+    def synchronize(self) -> None:
+        _api.must("StreamSynchronize", self.handle)
+
 
 class Event:
     """An event."""
 
-    def __init__(self, *, blocking: bool) -> None:
-        self._event = _api.event(2 | blocking)
+    def __init__(self, *, blocking: bool = False) -> None:
+        self.raw = _api.event(2 | blocking)
 
     def __del__(self) -> None:
-        _api.must("EventDestroy", self._event)
+        _api.must("EventDestroy", self.raw)
 
     def record(self, stream: Stream) -> None:
-        _api.record(self._event, stream.handle)
+        _api.record(self.raw, stream.handle)
+
+    def query(self) -> bool:
+        return _api.query(self.raw)
 
     def synchronize(self) -> None:
-        _api.sync(self._event)
+        _api.sync(self.raw)
 
 
 @contextmanager
 def _stream(entered: Stream) -> Iterator[None]:
-    _current.append(entered)
+    _current.stack.append(entered)
     try:
         yield
     finally:
-        _current.pop()
+        _current.stack.pop()
 
 
-_kept: list[object] = []
-_current = [Stream()]
+_current = _Current()
 cuda = SimpleNamespace(
     Stream=Stream,
     Event=Event,
     stream=_stream,
     is_available=lambda: True,
+    memory_allocated=lambda: 0,
     synchronize=lambda: _api.must("DeviceSynchronize"),
-    _sleep=lambda cycles: _api.driver.double_sleep(_current[-1].handle, ctypes.c_size_t(cycles)),
+    _sleep=lambda cycles: _api.driver.double_sleep(_current.stack[-1].handle, ctypes.c_size_t(cycles)),
 )
