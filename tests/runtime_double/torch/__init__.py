@@ -1,4 +1,7 @@
-"""As much of torch as docs/decode_client.py and tests/hardware/stream_threads.py use, over the stand-in runtime: device memory is host memory."""
+"""As much of torch as decode_client.py and stream_threads.py use, over the stand-in runtime.
+
+Device memory is host memory.
+"""
 
 from __future__ import annotations
 
