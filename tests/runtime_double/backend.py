@@ -39,7 +39,7 @@ from probes.program import (  # noqa: E402
     Wait,
     WaitStream,
 )
-from reports.records import Verdict  # noqa: E402
+from reports.records import DepthDecision, Outcome, Verdict  # noqa: E402
 from runtime_double.api import Api, Refused  # noqa: E402 - found by the path above
 
 FLAGS = {EventFlags.DEFAULT: 2, EventFlags.BLOCKING: 3, EventFlags.TIMING: 0}
@@ -167,6 +167,12 @@ class DoubleBackend:
         self.watchdog.close()
 
 
+def outcome(depth: DepthDecision) -> str:
+    """The outcome, and whether it is a busy machine that leaves it open."""
+    busy = depth.outcome is Outcome.UNDECIDED and any(word in depth.reason for word in ("patience", "unsteady"))
+    return f"{depth.outcome.value}{', busy' if busy else ''}"
+
+
 def main(family: str, probes: list[str]) -> None:
     numbers = DEPTHS[Depth.QUICK]
     backend = DoubleBackend(family)
@@ -179,7 +185,7 @@ def main(family: str, probes: list[str]) -> None:
         "failed": [clause for clause in failed if clause in must],
         "conformant": sorted(clause for clause, verdict in clauses.items() if verdict is Verdict.CONFORMANT),
         "form": report.decision.form.value if report.decision.form is not None else "",
-        "outcomes": {depth.in_flight: depth.outcome.value for depth in report.decision.per_in_flight},
+        "outcomes": {depth.in_flight: outcome(depth) for depth in report.decision.per_in_flight},
         "injected": report.header.injected,
         "misuse": backend.api.driver.double_misuse(),
         "reasons": sorted(r.reason for r in report.results if r.verdict is Verdict.INCONCLUSIVE),
