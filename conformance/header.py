@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from conformance import __version__, fingerprint
 from conformance.backends.vendors import VENDORS
+from conformance.inject import injected
 from reports.records import SCHEMA_VERSION, Device, Fingerprint, Gate, Header, Tried
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def make_header(backend: Backend, depth: Depth, *, restricted: bool = False) -> 
         ),
         simulated=backend.simulated,
         fault=backend.faults,
-        injected=(),
+        injected=injected(),
         fingerprint=Fingerprint(digest=fingerprint.digest(parts), parts=parts),
         depth=depth.value,
         restricted=restricted,

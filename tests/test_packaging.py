@@ -46,6 +46,7 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {"conformance", "probes", "reports"}
     assert {"conformance/suite/test_conformance.py", "probes/kernels/gate.c", "conformance/py.typed"} <= set(names)
+    assert {"conformance/native/inject.h", "conformance/native/faults.c"} <= set(names)
     assert not [name for name in names if "published" in name]
     points = next(name for name in names if name.endswith(".dist-info/entry_points.txt"))
     text = zipfile.ZipFile(wheel).read(points).decode()

@@ -12,6 +12,7 @@ from conformance.backends.registry import NAMES, find
 from conformance.coverage import WITHOUT_PROBE
 from conformance.errors import UsageError, unknown_name
 from conformance.faults import DECOYS, FAULTS, Fault, fault_of
+from conformance.inject import FAULTS as preloaded
 from conformance.spec import CLAUSES, Clause, Level
 from probes.catalogue import all_probes
 from probes.probe import Probe
@@ -146,6 +147,7 @@ def _explain_fault(fault: Fault) -> None:
     _wrap("may fail", ", ".join(fault.may_fail) or "nothing else")
     over = fault_layer.FAULTS.get(fault.name)
     _wrap("over an API", over or "not to be had: only the reference device has it")
+    _wrap("preloaded", preloaded.get(fault.name) or "not to be had; see 'stream-conformance inject --help'")
     _wrap("decision", fault.outcome + (f", form {fault.form}" if fault.form else ""))
 
 
