@@ -17,6 +17,7 @@ from conformance.backends.api import Backend, Clock, DeviceInfo, GateKind, Opini
 from conformance.backends.fault_calls import SESSIONS as CALLS
 from conformance.backends.fault_calls import HeldCall, Through, extra_below
 from conformance.backends.fault_extras import SESSIONS as EXTRAS
+from conformance.backends.fault_operations import SESSIONS as OPERATIONS
 from conformance.errors import Unsupported, UsageError, unknown_name
 from probes.program import (
     Copy,
@@ -35,7 +36,7 @@ from probes.program import (
 )
 
 #: Faults that are sessions of their own.
-SESSIONS: Final[Mapping[str, type[Through]]] = {**CALLS, **EXTRAS}
+SESSIONS: Final[Mapping[str, type[Through]]] = {**CALLS, **OPERATIONS, **EXTRAS}
 
 #: What each fault delays or changes, for ``explain`` and reports.
 FAULTS: Final[Mapping[str, str]] = {
