@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PAIRS: Final = {
     ("wait-dropped", "queues-1"): (set[str](), ("not-needed",) * 3),
     ("wait-dropped", "queues-2"): (
-        {"EVT-DESTROY-1", "EVT-REREC-2", "EVT-SAFE-1", "EVT-SYNC-1", "EVT-WAIT-1"},
+        {"EVT-DESTROY-1", "EVT-REREC-2", "EVT-SAFE-1", "EVT-SYNC-1", "EVT-WAIT-1", "EVT-WAIT-6"},
         ("undecided",) * 3,
     ),
     ("late-next-wait", "queues-1"): ({"EVT-INDEP-1"}, ("enable",) * 3),
@@ -43,7 +43,7 @@ PAIRS: Final = {
 UNCLEAR: Final = ("very-slow-device", "gates-expire")
 
 #: Clauses whose probes see nothing happen, and need a control in which it does.
-ORDERING: Final = ("EVT-WAIT-1", "EVT-REREC-2", "EVT-DESTROY-1", "STM-WSTREAM-1")
+ORDERING: Final = ("EVT-WAIT-1", "EVT-WAIT-6", "EVT-REREC-2", "EVT-DESTROY-1", "STM-WSTREAM-1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

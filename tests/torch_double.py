@@ -40,6 +40,7 @@ class Device:
         self.streams: list[Stream] = []
         self.changed = threading.Condition()
         self.current = threading.local()
+        self.count = 1  # devices of the machine; one thread runs all of them
         self._thread: threading.Thread | None = None
 
     def put(self, stream: Stream, run: Callable[[], object], ready: Callable[[], bool] = lambda: True) -> None:
@@ -76,6 +77,7 @@ class Stream:
 
     def __init__(self, device: Any = None, priority: int = 0, handle: int | None = None) -> None:
         self.cuda_stream = next(_HANDLES) if handle is None else handle
+        self.device_index = _index() if device is None else device
         self.queue: deque[Any] = deque()
         self.graph: Graph | None = None
         DEVICE.streams.append(self)
@@ -112,6 +114,7 @@ class Event:
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         self.blocking, self.graph = blocking, None
+        self.device_index: int | None = None
         self.path = ""
         self.words: Any = np.zeros(2, np.uint64)
         if interprocess:
@@ -124,6 +127,9 @@ class Event:
         os.close(number)
 
     def record(self, stream: Stream) -> None:
+        if self.device_index not in (None, stream.device_index) and "records-anywhere" not in WRONG:
+            raise RuntimeError(f"Event device {self.device_index} does not match stream's device {stream.device_index}")
+        self.device_index = stream.device_index
         self.graph: Graph | None = stream.graph
         if stream.graph is not None:
             return
@@ -147,6 +153,8 @@ class Event:
                 time.sleep(1e-3)
 
     def elapsed_time(self, other: Event) -> float:
+        if self.device_index != other.device_index:
+            raise AcceleratorError("invalid resource handle")
         return 0.0
 
     def ipc_handle(self) -> bytes:
@@ -174,13 +182,11 @@ class Graph:
 class Tensor:
     """Words; operations on it go to the current stream."""
 
-    device = ("cuda", 0)
-
-    def __init__(self, words: Any) -> None:
-        self.words = words
+    def __init__(self, words: Any, device: Any = None) -> None:
+        self.words, self.device = words, device
 
     def __getitem__(self, key: Any) -> Any:
-        return Tensor(self.words[key])
+        return Tensor(self.words[key], self.device)
 
     def __eq__(self, value: object) -> Any:
         return self.words == value
@@ -188,7 +194,7 @@ class Tensor:
     __hash__ = None  # type: ignore[assignment]
 
     def fill_(self, value: int) -> None:
-        DEVICE.put(_current(), lambda: self.words.fill(value))
+        DEVICE.put(_current(self), lambda: self.words.fill(value))
 
     def zero_(self) -> None:
         self.fill_(0)
@@ -200,7 +206,13 @@ class Tensor:
         def later() -> None:
             threading.Timer(0.01, copy).start()
 
-        DEVICE.put(_current(), later if "copy-elsewhere" in WRONG and self.words.size > 10_000 else copy)
+        here = _current(source if source.device is not None else self)
+        there = _current(self) if self.device is not None else here
+        if there is not here:  # as torch does: the source's stream copies, between two waits
+            here.wait_stream(there)
+        DEVICE.put(here, later if "copy-elsewhere" in WRONG and self.words.size > 10_000 else copy)
+        if there is not here:
+            there.wait_stream(here)
 
     def data_ptr(self) -> int:
         return int(self.words.ctypes.data)
@@ -212,25 +224,45 @@ class Tensor:
         return 4
 
 
-DEFAULT = Stream()
+def _index() -> int:
+    """The current device."""
+    return getattr(DEVICE.current, "index", 0)
 
 
-def _current() -> Stream:
-    return getattr(DEVICE.current, "stream", DEFAULT)
+DEFAULTS = [Stream(device=number) for number in range(2)]
+
+
+def _current(tensor: Tensor | None = None) -> Stream:
+    """The current stream of a tensor's device."""
+    index = _index() if tensor is None or tensor.device is None else tensor.device[1]
+    stream: Stream = getattr(DEVICE.current, f"stream{index}", DEFAULTS[index])
+    return stream
 
 
 def _set(stream: Stream) -> None:
-    DEVICE.current.stream = stream
+    DEVICE.current.index = stream.device_index
+    setattr(DEVICE.current, f"stream{stream.device_index}", stream)
 
 
 @contextmanager
 def _entered(stream: Stream) -> Iterator[None]:
-    before = _current()
-    _set(stream)
+    with _on(stream.device_index):
+        before = _current()
+        _set(stream)
+        try:
+            yield
+        finally:
+            _set(before)
+
+
+@contextmanager
+def _on(index: int) -> Iterator[None]:
+    before = _index()
+    DEVICE.current.index = index
     try:
         yield
     finally:
-        _set(before)
+        DEVICE.current.index = before
 
 
 module = SimpleNamespace(
@@ -240,16 +272,18 @@ module = SimpleNamespace(
     Event=Event,
     stream=_entered,
     set_stream=_set,
-    default_stream=lambda index: DEFAULT,
-    set_device=lambda index: None,
-    synchronize=lambda index=0: [stream.synchronize() for stream in DEVICE.streams],
+    default_stream=lambda index: DEFAULTS[index],
+    set_device=lambda index: setattr(DEVICE.current, "index", index),
+    device=_on,
+    device_count=lambda: DEVICE.count,
+    synchronize=lambda index=0: [stream.synchronize() for stream in DEVICE.streams if stream.device_index == index],
     is_available=lambda: True,
-    get_device_properties=lambda index: SimpleNamespace(major=9, minor=0, name="double"),
+    get_device_properties=lambda index: SimpleNamespace(major=9, minor=0, name="double", uuid=f"GPU-{index}"),
 )
 
 
 def _zeros(shape: Any, dtype: Any = None, device: Any = None, pin_memory: bool = False) -> Tensor:
-    return Tensor(np.zeros(shape, np.uint32))
+    return Tensor(np.zeros(shape, np.uint32), device)
 
 
 torch = SimpleNamespace(
@@ -400,6 +434,9 @@ class Ladder:
     def take(self, count: int, kind: str | None = None) -> list[Gate]:
         self._gates += (made := [Gate() for _ in range(count)])
         return made
+
+    def elsewhere(self, index: int, count: int) -> list[Gate]:
+        return self.take(count)
 
     def open_all(self) -> None:
         for gate in self._gates:

@@ -24,6 +24,7 @@ from probes.program import (
     Wait,
     WaitStream,
     is_blocking_stream,
+    is_far,
     is_high_priority,
 )
 
@@ -539,6 +540,7 @@ class ElapsedNoError(Through):
     def elapsed(self, start: str, end: str) -> float:
         """A number, whatever was asked for."""
         both = start in self.recorded and end in self.recorded and self.inner.query(start) and self.inner.query(end)
+        both = both and is_far(self.recorded[start]) is is_far(self.recorded[end])
         timed = self.request.flags.value == "timing"
         return self.inner.elapsed(start, end) if both and timed else 0.0
 

@@ -30,6 +30,7 @@ import mmap
 import os
 import time
 from contextlib import contextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from conformance.backends.calls import yield_interpreter
@@ -161,15 +162,24 @@ class Words:
         # owns is not dropped at exit.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._memory))
         self.host = ctypes.addressof(self.view)
+        self.device = self._seen_by(native)
+        self._next = itertools.count()
+        # A file may have been used by a child that is gone: go on above every ticket that it wrote.
+        self._first = max(self.view[base + TICKET] for base in range(0, len(self.view), BLOCK))
+
+    def elsewhere(self, native: Native) -> Words:
+        """The same blocks, from the same store of them, as another device reaches them. Only `self` is closed."""
+        other = copy(self)
+        other._native, other.device = native, self._seen_by(native)
+        return other
+
+    def _seen_by(self, native: Native) -> int:
         pointer = ctypes.c_void_p(self.host)
         try:
             native.call("pointer", ctypes.byref(pointer), ctypes.c_void_p(self.host), ctypes.c_uint(0))
         except GateUnsupported:
             pointer.value = self.host  # one address space is assumed
-        self.device = int(pointer.value or 0)
-        self._next = itertools.count()
-        # A file may have been used by a child that is gone: go on above every ticket that it wrote.
-        self._first = max(self.view[base + TICKET] for base in range(0, len(self.view), BLOCK))
+        return int(pointer.value or 0)
 
     def take(self, kind: int) -> tuple[int, int]:
         """(index of the first word of a new block, ticket to count on from). Raises GateError if none is left."""

@@ -1,6 +1,7 @@
 """The other process: opens the same device, and looks at an event that was recorded elsewhere.
 
-Started by `conformance.backends.torch_device.peers` as ``python -m ... REQUESTS ANSWERS VENDOR DEVICE``.
+Started by `conformance.backends.torch_device.peers` as ``python -m ... REQUESTS ANSWERS VENDOR DEVICE OWN``: events
+are opened on DEVICE, and this process's own stream and memory are on OWN.
 One line is one question, one line its answer. It ends when its pipe closes.
 """
 
@@ -38,14 +39,15 @@ WARM_TOKEN: Final = 1000
 class Looker:
     """A stream of this process, a word of device memory, one of pinned host memory, and the event."""
 
-    def __init__(self, name: str, index: int) -> None:
+    def __init__(self, name: str, index: int, own: int) -> None:
         vendor = VENDORS[name]
         self._torch, self._module = load(vendor)
-        self._module.set_device(index)
+        self._module.set_device(own)
         self._device = self._torch.device(vendor.module, index)
-        self._surface = VendorSurface(self._torch, self._module, vendor, index)
+        self._surface = VendorSurface(self._torch, self._module, vendor, own)
         self._stream = self._surface.stream()
-        self._source = self._torch.zeros(16, dtype=self._torch.int32, device=self._device)
+        mine = self._torch.device(vendor.module, own)
+        self._source = self._torch.zeros(16, dtype=self._torch.int32, device=mine)
         self._target = self._torch.zeros(16, dtype=self._torch.int32, pin_memory=True)
         self._word = ctypes.c_uint32.from_address(self._target.data_ptr())
         self._helpers = HelperPool("peer")
@@ -107,7 +109,7 @@ def main(arguments: Sequence[str]) -> None:
     requests, answers = int(arguments[0]), int(arguments[1])
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    looker = Looker(arguments[2], int(arguments[3]))
+    looker = Looker(arguments[2], int(arguments[3]), int(arguments[4]))
     lines = Lines(requests)
     _say(answers, {"value": "ready"})
     try:
