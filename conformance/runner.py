@@ -157,6 +157,12 @@ class SurfacesRunner:
         """The device's capabilities, through the surface in use."""
         return {} if self._refused else self._runner.measure()
 
+    def interrupt(self) -> None:
+        """End the surface in use, from another thread."""
+        end = getattr(self._runner, "interrupt", None)
+        if end is not None:
+            end()
+
     def close(self) -> None:
         """Close the surface in use."""
         self._runner.close()

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from conformance.backends.fault_calls import Through, WaitOrdersNoData
-from probes.program import Copy, DeviceOp, Nop, Record, Wait, WaitStream, is_far, is_peer_copy
+from probes.program import Copy, DeviceOp, Nop, Record, Sync, Wait, WaitStream, is_far, is_peer_copy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from conformance.backends.api import Clock, Request, Session, Waiter
-    from probes.program import Sync, SyncDevice, SyncStream
+    from probes.program import SyncDevice, SyncStream
 
 #: What the program below calls an event that is recorded on the wrong device.
 _OTHER: Final = "other_{}"
@@ -66,8 +66,9 @@ class LateCrossDeviceWait(_Across):
 
     def start(self, call: Sync | SyncStream | SyncDevice) -> Waiter:
         """Wait for that one."""
-        event = getattr(call, "event", None)
-        return self.inner.start(replace(call, event=self._late[event]) if event in self._late else call)
+        if isinstance(call, Sync):
+            call = Sync(event=self._late.get(call.event, call.event))
+        return self.inner.start(call)
 
 
 class WrongDeviceAccepted(Through):

@@ -149,9 +149,10 @@ class TorchBackend:
         Raises Unsupported where there is none, or it cannot be used.
         """
         if self._far is None and not self._no_far:
+            refusals: tuple[type[Exception], ...] = (SuiteError, *self.vendor_errors)
             try:
                 self._far = Far(self)
-            except (SuiteError, *self.vendor_errors) as error:
+            except refusals as error:
                 self._no_far = " ".join(f"{type(error).__name__}: {error}".split())
         if self._far is None:
             raise Unsupported("second-device", self._no_far)

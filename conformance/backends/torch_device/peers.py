@@ -1,4 +1,4 @@
-"""Another process of the same device, or of another one, to which events are handed over: the side of the process that records them.
+"""Another process, to which events are handed over: the side of the process that records them.
 
 The other side is `conformance.backends.torch_device.peer`.
 """

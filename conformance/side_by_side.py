@@ -1,0 +1,115 @@
+"""Devices side by side: each in its own child, watched by a thread of its own; Ctrl-C ends all of them."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, runtime_checkable
+
+from conformance.devices import DeviceLocks, spans_two
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from conformance.backends.api import DeviceInfo
+    from conformance.runner import Runner
+    from probes.probe import Case, Probe
+    from reports.records import Header, Result
+
+Made = TypeVar("Made")
+
+#: Seconds between two looks at threads: so soon is Ctrl-C seen.
+LOOK: Final = 0.1
+#: Seconds in which a thread ends once its child was told to: a gate limit, and the child's own end.
+ENDING: Final = 5.0
+
+
+class Stopped(BaseException):
+    """This run is to end, without a report."""
+
+
+@runtime_checkable
+class Interruptible(Protocol):
+    """What may be ended from another thread."""
+
+    def interrupt(self) -> None:
+        """Open the gates and have the child end, whatever it does."""
+        ...
+
+
+class Turn:
+    """A runner whose cases hold the locks of the devices that they use; a `Runner`."""
+
+    def __init__(self, runner: Runner, stop: threading.Event | None = None) -> None:
+        self._runner, self._stop, self._locks = runner, stop, DeviceLocks(runner.lock)
+
+    @property
+    def header(self) -> Header:
+        """The runner's."""
+        return self._runner.header
+
+    @property
+    def lock(self) -> DeviceInfo:
+        """The runner's."""
+        return self._runner.lock
+
+    def run(self, probe: Probe, case: Case) -> Result:
+        """One case to its record. Raises Stopped once the run is to end."""
+        self._locks.hold(both=spans_two(case))
+        result = self._runner.run(probe, case)
+        self._check()
+        return result
+
+    def measure(self) -> dict[str, str]:
+        """The device's capabilities."""
+        self._locks.hold()
+        measured = self._runner.measure()
+        self._check()
+        return measured
+
+    def close(self) -> None:
+        """Release the locks; the runner stays open."""
+        self._locks.release()
+
+    def _check(self) -> None:
+        if self._stop is not None and self._stop.is_set():
+            raise Stopped
+
+
+class _Thread(threading.Thread, Generic[Made]):
+    def __init__(self, job: Callable[[threading.Event], Made], stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self._job, self._stop_all = job, stop
+        self.made: list[Made] = []
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.made.append(self._job(self._stop_all))
+        except BaseException as error:  # noqa: BLE001 - kept, not swallowed: whoever started the thread raises it
+            self.error = error
+
+
+def side_by_side(
+    jobs: Sequence[Callable[[threading.Event], Made]], interruptible: Sequence[Interruptible]
+) -> list[Made | BaseException]:
+    """What came of each job, in a thread of its own; an error that one raised stands in its place.
+
+    A job is given an event that is set once it must end. On Ctrl-C that is done, each of ``interruptible`` is
+    interrupted, and the threads are waited for; then KeyboardInterrupt goes on.
+    """
+    stop = threading.Event()
+    threads = [_Thread(job, stop) for job in jobs]
+    for thread in threads:
+        thread.start()
+    try:
+        while any(thread.is_alive() for thread in threads):
+            for thread in threads:
+                thread.join(LOOK)
+    except KeyboardInterrupt:
+        stop.set()
+        for each in interruptible:
+            each.interrupt()
+        for thread in threads:
+            thread.join(ENDING)
+        raise
+    return [thread.error if thread.error is not None else thread.made[0] for thread in threads]
