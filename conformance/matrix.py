@@ -26,10 +26,9 @@ _NONE: Final = "-"
 
 def line(row: Row) -> str:
     """One device as a line; clauses that bind are caught, those that only should hold are measured."""
-    must = [clause for clause in row.found if _binds(clause)]
-    should = [clause for clause in row.found if not _binds(clause)]
+    measured = [clause for clause in row.found if clause not in row.caught]
     probes = _shortened(row.killers)
-    fields = (row.name, *map(_joined, (must, should)), row.form or _NONE, _joined(row.kinds), *row.outcomes)
+    fields = (row.name, *map(_joined, (row.caught, measured)), row.form or _NONE, _joined(row.kinds), *row.outcomes)
     return "\t".join((*fields, _joined(probes)))
 
 
@@ -38,12 +37,12 @@ def text(rows: Iterable[Row]) -> str:
     return "\n".join(("\t".join(_COLUMNS), *map(line, rows))) + "\n"
 
 
-def load(path: Path = PATH) -> Mapping[str, str]:
+def load() -> Mapping[str, str]:
     """The lines of the file by device; HarnessError where it cannot be read."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = PATH.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise HarnessError(f"the matrix {path} cannot be read: {error.strerror}; selftest --write makes it") from None
+        raise HarnessError(f"the matrix {PATH} cannot be read: {error.strerror}; selftest --write makes it") from None
     return {entry.split("\t", 1)[0]: entry for entry in lines[1:]}
 
 

@@ -17,7 +17,10 @@ PROBES: Final = (
         clauses=("EVT-ERR-1",),
         faults=("wrong-device-accepted",),
         control="the same event is recorded on a stream of its own device before",
-        cases=few_cases("S: record e\nfar: record e", needs=_NEEDS, observe=("query",)),
+        cases=few_cases(
+            "S: fill x 1, copy x -> h, record e, record k\nfar: record e", needs=_NEEDS, observe=("query",)
+        ),
+        subject="k",
     ),
     Probe(
         # ROCm/hip#1992: a time between the clocks of two devices, which have nothing to do with each other.

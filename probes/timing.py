@@ -41,8 +41,18 @@ PROBES: Final = (
         control="the probe elapsed: a number where both events are complete and keep their times",
         cases=(
             _case("pending", _PAIR + "elapsed a e, open g1", "TIM-ERR-1"),
-            _case("unrecorded", "S: record e\nhost: elapsed n e", "TIM-ERR-1", needs=("unrecorded-event",)),
-            _case("disabled", "S: record a, record e\nhost: elapsed a e", "TIM-ERR-1", flags="default"),
+            _case(
+                "unrecorded",
+                "S: fill x 1, copy x -> h, record e\nhost: elapsed n e",
+                "TIM-ERR-1",
+                needs=("unrecorded-event",),
+            ),
+            _case(
+                "disabled",
+                "S: record a, fill x 1, copy x -> h, record e\nhost: elapsed a e",
+                "TIM-ERR-1",
+                flags="default",
+            ),
         ),
     ),
 )

@@ -38,12 +38,12 @@ from probes.program import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-STREAMS: Final = ("S", "T", "U", DEFAULT_STREAM)
+STREAMS: Final = ("S", "T", "blocking", DEFAULT_STREAM)
 EVENTS: Final = ("e", "f", "n")
 DEVICE_BUFFERS: Final = ("x", "y")
 
 #: Operations that order or hold streams are the point, so they are drawn more often than plain work.
-_DEVICE: Final = ("gate", "fill", "copy", "until", "record", "record", "wait", "wait", "wait-stream", "host-fn")
+_DEVICE: Final = ("gate", "fill", "copy", "until", "record", "record", "wait", "wait", "wait-stream", "host-fn", "held")
 _HOST: Final = (
     "open",
     "open",
@@ -114,9 +114,9 @@ class _Writer:
             step = Wait(stream=stream, event=event)
         elif kind == "wait-stream":
             step = WaitStream(stream=stream, other=self.one_of([s for s in STREAMS if s != stream]))
-        elif kind == "host-fn":
+        elif kind in ("host-fn", "held"):
             self.functions += 1
-            step = HostFn(stream=stream, name=f"fn{self.functions}")
+            step = HostFn(stream=stream, name=f"fn{self.functions}", until=self.gate() if kind == "held" else None)
         return step
 
     def copy(self, stream: str, *, slow: bool) -> Copy | None:

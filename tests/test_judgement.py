@@ -166,9 +166,20 @@ def test_contradictions_survive_a_gate_that_ended() -> None:
 
 def test_should_is_held_by_the_token_too() -> None:
     text = "T: gate g2\nS: fill x 1, copy x -> h, record e\nhost: open g2"
-    for row, held in ((At("e", {"h": 1}), True), (At("", {"h": 1}), True), (At(), False)):
-        statement = judged(text, row)["STM-CONC-1"]
-        assert (statement.verdict, statement.held) == (Verdict.OBSERVED, held)
+    free = Controls(lambda program, _: looks(program, At("e", {"h": 1}), At("e", {"h": 1})))
+    for row, held, record_held in (
+        (At("e", {"h": 1}), True, True),
+        (At("", {"h": 1}), True, False),
+        (At(), False, None),
+    ):
+        statements = judged(text, row, controls=free)
+        assert (statements["STM-CONC-1"].verdict, statements["STM-CONC-1"].held) == (Verdict.OBSERVED, held)
+        assert statements["STM-CONC-2"].held is record_held
+
+
+def test_what_does_not_come_beside_no_other_stream_either_is_no_lack_of_concurrency() -> None:
+    text = "T: gate g2\nS: fill x 1, copy x -> h, record e\nhost: open g2"
+    assert said(judged(text, At()), "STM-CONC-1") == (UNSUPPORTED, "control-late")
 
 
 def test_not_happening_needs_a_control_in_which_it_happens() -> None:

@@ -34,10 +34,13 @@ from probes.program import (
     Sync,
     Wait,
     WaitStream,
+    is_blocking_stream,
+    is_far,
+    is_high_priority,
     is_host,
     is_host_buffer,
 )
-from probes.transform import spelled_out, with_other_event, without
+from probes.transform import spelled_out, with_other_event, with_plain_streams, without
 
 several = settings(deadline=None, derandomize=True, max_examples=150, database=None)
 
@@ -47,6 +50,7 @@ ROOT = Path(errors.__file__).parents[1]
 EVERYTHING = """
 S: gate g1, fill x 12, copy x -> h, copy x -> h2 until g2, record e
 T: wait e, wait-stream S, host-fn tick, record f
+blocking: host-fn tock until g3
 default: record d
 host: open g1, sync e, sync-stream S, query-stream T, sync-device, read h, elapsed e f, destroy e
 """
@@ -164,9 +168,9 @@ def test_meaningless_steps_are_refused_on_their_own_line() -> None:
 
 def test_names_in_order() -> None:
     program = parse(EVERYTHING)
-    assert program.streams == ("S", "T", "default")
+    assert program.streams == ("S", "T", "blocking", "default")
     assert parse("T: wait-stream S, record e\nU: wait e").streams == ("S", "T", "U")  # S records before T waits
-    assert program.gates == ("g1", "g2")
+    assert program.gates == ("g1", "g2", "g3")
     assert program.host_buffers == ("h", "h2")
 
 
@@ -234,6 +238,13 @@ def test_with_other_event() -> None:
         with_other_event(program, {1}, "other")
 
 
+def test_plain_streams_are_no_others_of_the_program() -> None:
+    program = parse("blocking: gate g1, record e\ndefault: wait-stream blocking\nS: wait e")
+    control = with_plain_streams(program, "blocking")
+    assert print_program(control) == "plain0: gate g1, record e\ndefault: wait-stream plain0\nS: wait e"
+    assert control.streams == ("plain0", "default", "S")
+
+
 @several
 @given(programs())
 def test_spelled_out_means_the_same(program: Program) -> None:
@@ -294,6 +305,12 @@ def needed(steps: tuple[Step, ...]) -> set[str]:
                     type(step).__name__, "elapsed"
                 )
             )
+        stream = "" if is_host(step) else step.stream  # type: ignore[union-attr]  # a device operation has one
+        found |= {"blocking-stream"} if is_blocking_stream(stream) else set()
+        found |= {"priority"} if is_high_priority(stream) else set()
+        found |= {"second-device"} if is_far(stream) else set()
+        if isinstance(step, Elapsed):
+            found |= {"unrecorded-event"} - ({"unrecorded-event"} if {step.start, step.end} <= recorded else set())
         if DEFAULT_STREAM in (getattr(step, "stream", ""), getattr(step, "other", "")):
             found.add("default-stream")
     return found

@@ -403,7 +403,8 @@ class AliasedStreams(Through):
 
     @classmethod
     def _one(cls, request: Request) -> dict[str, str]:
-        return {request.streams[1]: request.streams[0]} if len(request.streams) > 1 else {}
+        near = [name for name in request.streams if not is_far(name)]
+        return {near[1]: near[0]} if len(near) > 1 else {}
 
     def issue(self, op: DeviceOp) -> None:
         """Queue it on the first stream where it was for the second."""

@@ -32,6 +32,7 @@ from probes.program import (
     SyncStream,
     Wait,
     WaitStream,
+    is_far,
 )
 
 #: Faults that are sessions of their own.
@@ -97,7 +98,7 @@ class FaultySession:
             return
         if self.fault == "wait-dropped" and isinstance(op, (Wait, WaitStream)):
             return
-        if self.fault == "rerecord-ignored" and isinstance(op, Record) and op.event in self.recorded:
+        if self.fault == "rerecord-ignored" and isinstance(op, Record) and self._again(op):
             return
         if self.fault == "held-by-wait":
             self._hold_back(op)
@@ -105,6 +106,11 @@ class FaultySession:
             self._keep_waits(op)
         else:
             self._now(op)
+
+    def _again(self, op: Record) -> bool:
+        """Is it a second record, and none that the device must refuse?"""
+        known = self.recorded.get(op.event)
+        return known is not None and is_far(known.stream) == is_far(op.stream)
 
     def _now(self, op: DeviceOp) -> None:
         tails = isinstance(op, _BEHIND.get(self.fault, ()))
@@ -155,6 +161,8 @@ class FaultySession:
             # A second record must not change what an older wait obeys: that would be another fault.
             for stream in self._streams_waiting(op.event):
                 self._flush(stream)
+        if isinstance(op, WaitStream):
+            self._flush(op.other)  # what it waits for must be queued first
         begins = isinstance(op, Wait) and (not drops or op.event in self.recorded)
         if begins or op.stream in self.deferred:
             self.deferred.setdefault(op.stream, []).append(op)

@@ -118,6 +118,17 @@ class Bench:
             polls += 1
         return clock.now() - began
 
+    def arrived(self, session: Session, stream: str, buffer: str, value: int) -> Callable[[], bool]:
+        """Reads a host buffer beside a question to the device: waiting on memory alone is quiet, and judges nothing."""
+        asks = self.backend.unsupported("query-stream") is None
+
+        def there() -> bool:
+            if asks:
+                session.query_stream(stream)
+            return session.read(buffer) == value
+
+        return there
+
     def slips(self, seen: Callable[[], bool]) -> bool:
         """Is something seen that must not be? Watched for the window of a pending event."""
         clock, polls = self.backend.clock, 0

@@ -103,7 +103,7 @@ def _honest(bench: Bench) -> float | None:
                 session.issue(Fill(stream=stream, buffer=source, value=TOKEN))
                 session.issue(Copy(stream=stream, source=source, target=target))
             # That nothing arrives behind the wait counts only where it arrives without one.
-            runs = bench.until(lambda: session.read("hu") == TOKEN, bench.numbers.concurrency)
+            runs = bench.until(bench.arrived(session, "U", "hu", TOKEN), bench.numbers.concurrency)
             wrong = runs is None or bench.slips(lambda: session.read("hy") == TOKEN)
         else:
             waiter = session.start(Sync(event="e") if call == "synchronize" else SyncStream(stream="S"))
@@ -138,7 +138,7 @@ def _forked(bench: Bench, session: Session, graphs: Graphs) -> float | None:
     try:
         _capture_step(session, graphs, "hy")
         graphs.launch("S")
-        return bench.until(lambda: session.read("hy") == TOKEN)
+        return bench.until(bench.arrived(session, "S", "hy", TOKEN))
     except bench.errors:
         return None
     finally:
@@ -209,11 +209,11 @@ def _replayed(bench: Bench, *, later: bool, by_query: bool) -> _Replay:
         with _step(session, graphs):
             # Once before a gate closes: a first launch loads the graph.
             graphs.launch("S")
-            if bench.until(lambda: session.read("h") == TOKEN) is None:
+            if bench.until(bench.arrived(session, "S", "h", TOKEN)) is None:
                 return _Replay(why="not-executed")
             session.issue(Fill(stream="S", buffer="q", value=BEFORE))
             session.issue(Copy(stream="S", source="q", target="h"))
-            if bench.until(lambda: session.read("h") == BEFORE) is None:
+            if bench.until(bench.arrived(session, "S", "h", BEFORE)) is None:
                 return _Replay(why="not-executed")
             result = _publish(bench, session, graphs, later=later, by_query=by_query)
             # The graph must have run before it is given back.

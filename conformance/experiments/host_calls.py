@@ -132,7 +132,7 @@ def _destroyed(bench: Bench, *, destroy: bool) -> tuple[bool, bool, str]:
         private.make("P")
         session.issue(Fill(stream="T", buffer="x", value=TOKEN))
         session.issue(Copy(stream="T", source="x", target="hx"))
-        if bench.until(lambda: session.read("hx") == TOKEN) is None:
+        if bench.until(bench.arrived(session, "T", "hx", TOKEN)) is None:
             return False, False, "not-executed"
         session.issue(Gate(stream="P", gate="g"))
         private.copy("P", "x", "h")
@@ -142,7 +142,7 @@ def _destroyed(bench: Bench, *, destroy: bool) -> tuple[bool, bool, str]:
         bench.note("destroy stream P" if destroy else "(kept)", returned=came, buffers={"h": session.read("h")})
         session.open("g")
         bench.until(lambda: call.returned)
-        arrived = bench.until(lambda: session.read("h") == TOKEN)
+        arrived = bench.until(bench.arrived(session, "T", "h", TOKEN))
         bench.note("open g", buffers={"h": session.read("h")}, seconds=arrived or 0.0)
         if came and ended:
             return False, False, EXPIRED

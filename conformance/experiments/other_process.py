@@ -5,6 +5,7 @@ Beside each look stands the same look in this process: what is wrong here too sa
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from conformance.backends.extras import peers_of
@@ -70,7 +71,7 @@ def _seen(bench: Bench, session: Session, imported: Imported, gate: str) -> Stat
     how = bench.choice("look")
     session.issue(Record(stream="S", event="e"))
     there, here = _looks(how, session, imported)
-    if how == "wait" and bench.until(lambda: imported.token() == 1, bench.numbers.concurrency) is None:
+    if how == "wait" and bench.until(partial(_first, session, imported), bench.numbers.concurrency) is None:
         return unclear(CLAUSE, "control: without the wait nothing arrives in the other process either")
     local = bench.slips(here)
     early, ended = bench.slips(there), session.ended(gate)
@@ -88,6 +89,12 @@ def _seen(bench: Bench, session: Session, imported: Imported, gate: str) -> Stat
     if after is None:
         return failed(CLAUSE, f"{how} there does not see that the event is complete", repeat=True)
     return None
+
+
+def _first(session: Session, imported: Imported) -> bool:
+    """Has the token that waits for nothing arrived there? Asked beside a question to the device."""
+    session.query_stream("U")
+    return imported.token() == 1
 
 
 def _looks(how: str, session: Session, imported: Imported) -> Looks:
@@ -114,6 +121,7 @@ def _looks(how: str, session: Session, imported: Imported) -> Looks:
             if not queued:
                 imported.queue(2, behind=True)
                 queued = True
+            session.query_stream("U")
             return imported.token() == 2
 
         return token, lambda: session.read("hy") == 2

@@ -93,7 +93,7 @@ def _handed(bench: Bench, *, threaded: bool) -> tuple[str, str]:
         # Not happening counts only where it happens without the wait.
         session.issue(Fill(stream="V", buffer="v", value=3))
         session.issue(Copy(stream="V", source="v", target="hv"))
-        runs = bench.until(lambda: session.read("hv") == 3, bench.numbers.concurrency) is not None
+        runs = bench.until(bench.arrived(session, "V", "hv", 3), bench.numbers.concurrency) is not None
         waiter = session.start(Sync(event="e"))
         early = [
             *(["another thread sees the event early"] if ask() or bench.slips(ask) else []),
@@ -167,7 +167,7 @@ def current_stream(bench: Bench) -> Iterator[Statement]:
         current = current_stream_of(bench.backend, session)
         session.issue(Fill(stream="T", buffer="x", value=1))
         session.issue(Copy(stream="T", source="x", target="hx"))
-        if bench.until(lambda: session.read("hx") == 1) is None:
+        if bench.until(bench.arrived(session, "T", "hx", 1)) is None:
             yield unclear(CLAUSE, "not-executed")
             return
         session.issue(Gate(stream="S", gate="g"))
@@ -184,8 +184,8 @@ def current_stream(bench: Bench) -> Iterator[Statement]:
 
 
 def _current(bench: Bench, session: Session) -> Statement:
-    named = bench.until(lambda: session.read("hc") == 1, bench.numbers.concurrency)
-    other = bench.until(lambda: session.read("hb") == 1, bench.numbers.concurrency) is not None
+    named = bench.until(bench.arrived(session, "T", "hc", 1), bench.numbers.concurrency)
+    other = bench.until(bench.arrived(session, "T", "hb", 1), bench.numbers.concurrency) is not None
     held_back, ended = not bench.slips(lambda: session.read("ha") == 1), session.ended("g")
     bench.note("copies", buffers={name: session.read(name) for name in ("ha", "hb", "hc")})
     session.open("g")

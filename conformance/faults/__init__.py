@@ -28,6 +28,7 @@ DECOYS: Final[dict[str, str]] = {
     "batch-query": "work is kept back until the host asks for anything",
     "batch-timer": "work is kept back for a millisecond",
     "priorities-ignored": "priorities do nothing",
+    "legal-rerecord": "a record takes earlier waits with it while the one that they obey is pending (profile hip)",
 }
 
 _QUEUES: Final = re.compile(r"queues-[1-9]\d?")

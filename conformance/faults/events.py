@@ -141,7 +141,7 @@ FAULTS: Final = (
         "wait-dropped",
         "device waits are ignored",
         "EVT-WAIT-1",
-        "EVT-SAFE-1 EVT-SYNC-1 EVT-REREC-2 EVT-DESTROY-1",
+        "EVT-SAFE-1 EVT-SYNC-1 EVT-REREC-2 EVT-DESTROY-1 EVT-WAIT-6",
         outcome="undecided",
     ),
     fault("wait-newest-record", "a wait obeys the event's newest record", "EVT-REREC-2", "EVT-WAIT-2"),
@@ -183,8 +183,8 @@ FAULTS: Final = (
         "fifo-violated",
         "an operation overtakes the blocked head of its stream",
         "STM-FIFO-1",
-        "EVT-SAFE-1 EVT-SYNC-1 EVT-WAIT-1 EVT-REREC-1 EVT-REREC-2 EVT-DESTROY-1 HFN-ORDER-1 HFN-BLOCK-1 STM-LEGACY-1 "
-        "STM-LEGACY-2",
+        "EVT-SAFE-1 EVT-SYNC-1 EVT-WAIT-1 EVT-REREC-1 EVT-REREC-2 EVT-DESTROY-1 EVT-WAIT-6 HFN-ORDER-1 HFN-BLOCK-1 "
+        "STM-LEGACY-1 STM-LEGACY-2",
         outcome="undecided",
     ),
     fault("aliased-streams", "two stream objects are one stream", "STM-ALIAS-1", outcome="undecided"),

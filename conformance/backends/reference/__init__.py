@@ -135,15 +135,18 @@ class ReferenceSession:
 
 
 class ReferenceBackend:
-    """The reference device, clean or with faults; ``alias`` is what reports call the faults instead."""
+    """The reference device, clean or with faults.
+
+    ``alias`` is what reports call the faults instead; ``profile`` binds it as another device is bound.
+    """
 
     name = "reference"
-    profile = "reference"
     surface = "vendor"
     simulated = True
     vendor_errors: tuple[type[Exception], ...] = ()
 
-    def __init__(self, faults: tuple[str, ...] = (), *, alias: str | None = None) -> None:
+    def __init__(self, faults: tuple[str, ...] = (), *, alias: str | None = None, profile: str = "reference") -> None:
+        self.profile = profile
         self.faults = faults if alias is None else (alias,)
         self.clock = VirtualClock()
         self._make = make_device(faults)
