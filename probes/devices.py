@@ -24,7 +24,7 @@ PROBES: Final = (
     ),
     Probe(
         # ROCm/hip#1992: a time between the clocks of two devices, which have nothing to do with each other.
-        name="elapsed-across",
+        name="time-across",
         family="two devices",
         question="Is there an error for the time between events of two devices?",
         clauses=("TIM-ERR-1",),
