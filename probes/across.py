@@ -48,7 +48,7 @@ _PEER: Final = {
 }
 
 #: The core question. `blocker-far`: what the copy stream is told to wait for is on the other device. The others
-#: are an engine's steps: the copy stream takes each step's result from the producer's device.
+#: are an engine's steps: the copy stream takes each step's result, not the one before, from the producer's device.
 _CORE: Final = {
     "blocker-far": (
         "copy: gate g1, fill x 1, copy x -> h, record e\n"
@@ -58,7 +58,7 @@ _CORE: Final = {
         "far",
     ),
     "copy-far": (
-        "main: gate g1, fill x 1, record p\n"
+        "main: fill x 7, gate g1, fill x 1, record p\n"
         "far: {first}, copy x -> fary, copy fary -> h, record e\n"
         "main: gate g2, fill q 4, copy q -> hf, record f\n"
         "far: {later}, gate g3, fill farz 3, copy farz -> hz\n"
@@ -66,7 +66,7 @@ _CORE: Final = {
         "main",
     ),
     "producer-far": (
-        "far: gate g1, fill farx 1, record p\n"
+        "far: fill farx 7, gate g1, fill farx 1, record p\n"
         "copy: {first}, copy farx -> y, copy y -> h, record e\n"
         "far: gate g2, fill farq 4, copy farq -> hf, record f\n"
         "copy: {later}, gate g3, fill z 3, copy z -> hz\n"

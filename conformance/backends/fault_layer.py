@@ -163,7 +163,8 @@ class FaultySession:
                 self._flush(stream)
         if isinstance(op, WaitStream):
             self._flush(op.other)  # what it waits for must be queued first
-        begins = isinstance(op, Wait) and (not drops or op.event in self.recorded)
+        known = isinstance(op, Wait) and (op.event in self.recorded or self._kept_back(op.event))
+        begins = isinstance(op, Wait) and (not drops or known)
         if begins or op.stream in self.deferred:
             self.deferred.setdefault(op.stream, []).append(op)
         else:
