@@ -70,7 +70,6 @@ FAULTS: Final = (
         "a copy between devices reads what was there before the waits of its stream",
         "MEM-DEV-1",
         "MEM-VIS-1",
-        outcome="undecided",
     ),
     fault("cross-device-elapsed", "there is a time between events of two devices", "TIM-ERR-1"),
     fault("wrong-device-accepted", "an event of one device may be recorded on another", "EVT-ERR-1"),

@@ -45,6 +45,7 @@ class Looker:
         self._module.set_device(own)
         self._device = self._torch.device(vendor.module, index)
         self._surface = VendorSurface(self._torch, self._module, vendor, own)
+        self._abroad = VendorSurface(self._torch, self._module, vendor, index) if index != own else None
         self._stream = self._surface.stream()
         mine = self._torch.device(vendor.module, own)
         self._source = self._torch.zeros(16, dtype=self._torch.int32, device=mine)
@@ -58,6 +59,11 @@ class Looker:
     def _warm_up(self) -> None:
         self._event = self._surface.event(EventFlags.DEFAULT)
         self._surface.record(self._event, self._stream)
+        if self._abroad is not None:
+            # The other device's context takes long to make, and a wait across devices is a first use too.
+            event = self._surface.event(EventFlags.DEFAULT)
+            self._abroad.record(event, self._abroad.stream())
+            self._surface.wait(self._stream, event)
         self.queue(WARM_TOKEN, behind=True)
         self.synchronize()
         began = time.perf_counter()
