@@ -55,6 +55,7 @@ class Turn:
     def run(self, probe: Probe, case: Case) -> Result:
         """One case to its record. Raises Stopped once the run is to end."""
         self._locks.hold(both=spans_two(case))
+        self._check()
         result = self._runner.run(probe, case)
         self._check()
         return result
@@ -81,12 +82,16 @@ class _Thread(threading.Thread, Generic[Made]):
         self._job, self._stop_all = job, stop
         self.made: list[Made] = []
         self.error: BaseException | None = None
+        # Not `join`: interrupted there, Python before 3.13 takes a thread that still runs for one that has ended.
+        self.ended = threading.Event()
 
     def run(self) -> None:
         try:
             self.made.append(self._job(self._stop_all))
         except BaseException as error:  # noqa: BLE001 - kept, not swallowed: whoever started the thread raises it
             self.error = error
+        finally:
+            self.ended.set()
 
 
 def side_by_side(
@@ -99,17 +104,18 @@ def side_by_side(
     """
     stop = threading.Event()
     threads = [_Thread(job, stop) for job in jobs]
-    for thread in threads:
-        thread.start()
     try:
-        while any(thread.is_alive() for thread in threads):
-            for thread in threads:
-                thread.join(LOOK)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while not thread.ended.wait(LOOK):
+                pass
     except KeyboardInterrupt:
         stop.set()
         for each in interruptible:
             each.interrupt()
         for thread in threads:
-            thread.join(ENDING)
+            if thread.ident is not None:  # else it was not started yet, and is not any more
+                thread.ended.wait(ENDING)
         raise
     return [thread.error if thread.error is not None else thread.made[0] for thread in threads]

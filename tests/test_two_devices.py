@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch_double as double
 import two_references
-from children import PATIENCE
+from children import PATIENCE, wait_until
 from filelock import FileLock, Timeout
 from helpers import ROOT, cli, environment, python
 
@@ -263,6 +263,7 @@ def test_an_interrupt_ends_all_of_them() -> None:
 
 def test_a_child_that_hangs_is_ended_from_another_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "user_cache_path", lambda *_, **__: tmp_path)
+    monkeypatch.setenv("TWO_REFERENCES_MEET", str(tmp_path))
     limits = Limits(silence=PATIENCE, gate=0.1, start=PATIENCE)
     runner = ChildRunner(Opening(name="reference"), ONCE, Depth.STANDARD, limits=limits, factory="two_references:stuck")
     stop, caught = threading.Event(), list[BaseException]()
@@ -275,6 +276,7 @@ def test_a_child_that_hangs_is_ended_from_another_thread(tmp_path: Path, monkeyp
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
+    wait_until((tmp_path / "stuck").exists)
     stop.set()
     runner.interrupt()
     thread.join(PATIENCE)

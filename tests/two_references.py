@@ -61,7 +61,8 @@ class Stuck(Numbered):
     """Never gets as far as a session."""
 
     def session(self, request: Request) -> ReferenceSession:
-        """Wait for nothing."""
+        """Say so, and wait for nothing."""
+        (Path(os.environ["TWO_REFERENCES_MEET"]) / "stuck").touch()
         threading.Event().wait()
         return super().session(request)
 
