@@ -8,13 +8,12 @@ Source of the rules: docs/rules.md 2, "Observation", "Early" and "Not happening"
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
-from enum import Enum
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from conformance.backends.api import Backend, EventFlags, Request, Session, Waiter
 from conformance.errors import DeviceError
+from conformance.looks import Call, Look, Observe, Outcome, Seen, Setting
 from conformance.model import Model, Obligation
 from conformance.timekeeping import HostTimes, Time
 from probes.program import (
@@ -40,75 +39,13 @@ if TYPE_CHECKING:
 
     from conformance.numbers import Numbers
 
-Observe = Literal["query", "synchronize"]
+__all__ = ["Call", "Look", "Observe", "Observer", "Outcome", "Seen", "Setting", "execute", "request_for"]
 
 #: How long a pending event is watched on a virtual clock: many operations of the reference device.
 VIRTUAL_WATCH: Final = 1e-4
 
 #: Device operations that must return to the host at once, whatever the device does.
 MUST_NOT_BLOCK: Final = (Wait, WaitStream, Record)
-
-
-class Outcome(str, Enum):
-    """What became of a host call."""
-
-    RETURNED = "returned"
-    BLOCKED = "blocked"  # did not return by the deadline
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What polling one event at one host point showed."""
-
-    first: bool  # the first look
-    last: bool  # the last look
-    ever: bool  # any look
-    flickered: bool  # a look said no after one had said yes
-    polls: int
-    after: float | None  # seconds from the beginning of the look to the first yes
-    data: dict[str, int] = field(default_factory=dict)  # host buffers, read right after the first yes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A host step or an operation that may block, and how it ended."""
-
-    step: HostStep | DeviceOp
-    outcome: Outcome
-    value: bool | None = None  # what query-stream said
-    seconds: float = 0.0
-    time: Time | None = None  # of elapsed
-    refused: bool | None = None  # did a call that must raise do so?
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """Everything seen at one host point, after ``at`` steps of the program."""
-
-    at: int
-    call: Call | None  # the host step just done; None before the first of a run
-    events: dict[str, Seen] = field(default_factory=dict)
-    buffers: dict[str, int] = field(default_factory=dict)  # after the last look at the events
-    arrived: dict[str, float] = field(default_factory=dict)  # seconds until a buffer held its final value
-    called: dict[str, int] = field(default_factory=dict)  # how often each host function was
-    ended: frozenset[str] = frozenset()  # gates that no longer hold, after everything else
-    handles: dict[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """How a program is run: what the variant chooses, and the hold of this repetition."""
-
-    observe: Observe = "query"
-    flags: EventFlags = EventFlags.DEFAULT
-    hold: float = 1.0
-    stop_when_late: bool = False  # end the run at the first late look
-    last_look: int | None = None  # end the run after the look of this index
-    second_gate: bool = False
-    tokens_only: bool = False  # look at no event: for a control that shows a token arrive
-    families: tuple[tuple[str, str], ...] = ()  # (stream, API family)
-    order: tuple[str, ...] = ()  # streams in the order of first use, where a control must keep its program's
 
 
 class Observer:
@@ -164,7 +101,8 @@ class Observer:
         started = clock.now()
         value: bool | None = None
         outcome = Outcome.RETURNED
-        patience = self._patience(step)
+        waits = isinstance(step, (QueryStream, Sync, SyncStream, SyncDevice))
+        patience = self._patience(step) if waits else 0.0
         time: Time | None = None
         if isinstance(step, Open):
             self._times.opened[step.gate] = started
@@ -263,7 +201,7 @@ class Observer:
         hoped = [e for e in asked if owed[e] is Obligation.SHOULD]
         pending = [e for e in asked if owed[e] is Obligation.PEND]
         due = self._due(buffers)
-        called = [n.function for n in model.nodes if n.function is not None and model.is_done(n)]
+        called = [n.function for n in model.nodes if n.function is not None and model.is_done(n)] if functions else []
         polls: dict[str, list[bool]] = {event: [] for event in asked}
         after: dict[str, float] = {}
         data: dict[str, dict[str, int]] = {}
@@ -320,9 +258,10 @@ class Observer:
     def _due(self, buffers: Sequence[str]) -> dict[str, int]:
         """What copies that may have happened by now leave in the host's buffers: worth a short wait, no more."""
         return {
-            node.buffer: self.model.token(node)
-            for node in self.model.nodes
-            if node.kind == "copy" and node.buffer is not None and node.buffer in buffers and self.model.is_done(node)
+            buffer: self.model.token(node)
+            for buffer in buffers
+            for node in self.model.copies.get(buffer, ())
+            if self.model.is_done(node)
         }
 
     def _watched(self, rounds: int, seconds: float) -> bool:

@@ -72,6 +72,7 @@ class Model:
     current: dict[str, Node] = field(default_factory=dict)  # event -> its latest record
     opened: set[str] = field(default_factory=set)
     destroyed: set[str] = field(default_factory=set)
+    copies: dict[str, list[Node]] = field(default_factory=dict)  # target -> the copies to it, in issue order
     done: int = 0  # Done*: bit set of indices
     _last: dict[str, Node] = field(default_factory=dict)
     _first_closed: int = 0  # Serial: every node below this index is openable
@@ -102,6 +103,7 @@ class Model:
             node.kind, node.buffer, node.source = "fill", op.buffer, op.value
         elif isinstance(op, Copy):
             node.kind, node.buffer, node.source = "copy", op.target, op.source
+            self.copies.setdefault(op.target, []).append(node)
         elif isinstance(op, Record):
             node.kind, node.event = "record", op.event
         elif isinstance(op, Wait):

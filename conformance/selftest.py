@@ -83,7 +83,8 @@ def run_device(faults: tuple[str, ...], alias: str | None = None) -> Row:
     numbers = Numbers(repeat=1)
     profile = ELSEWHERE[faults[0]][0] if faults and faults[0] in ELSEWHERE else "reference"
     runner = LocalRunner(ReferenceBackend(faults, alias=alias, profile=profile), numbers, Depth.STANDARD)
-    brief = bool(faults) and all(name in {fault.name for fault in others.FAULTS} for name in faults)
+    elsewhere = {fault.name for fault in others.FAULTS} | {"batch-timer", "priorities-ignored", "legal-rerecord"}
+    brief = bool(faults) and all(name in elsewhere for name in faults)
     report = run(runner, decisive(numbers, brief=brief), numbers)
     return _row(faults, report)
 
