@@ -2,19 +2,62 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from contextlib import AbstractContextManager
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 from platformdirs import user_cache_path
 
-from conformance.backends.api import DeviceInfo
+from probes.across import SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conformance.backends.api import DeviceInfo
+    from probes.probe import Case
 
 
-def device_lock(device: DeviceInfo) -> AbstractContextManager[object]:
-    """The lock of a device, to be held while a case runs; nothing for a device that cannot be disturbed."""
-    if device.lock is None:
-        return contextlib.nullcontext()
-    folder = user_cache_path("stream-conformance", ensure_exists=True)
-    return FileLock(folder / (re.sub(r"[^A-Za-z0-9.-]+", "_", device.lock) + ".lock"))
+class DeviceLocks:
+    """The locks of a device and, for what spans two, of its second one; none for what cannot be disturbed.
+
+    Nothing is held while a lock is waited for that is not held yet, and two are taken in the order of their
+    names: so processes that have each other's device as their second one never wait for each other for ever.
+    """
+
+    def __init__(self, device: DeviceInfo) -> None:
+        self._device, self._held = device, list[str]()
+        self._stack = ExitStack()
+
+    def hold(self, *, both: bool = False) -> None:
+        """Wait until these are held, and no others. Keeps what is held already if it is the same."""
+        names = {self._device.lock, self._device.second if both else None} - {None}
+        wanted = sorted(name for name in names if name is not None)
+        if wanted == self._held:
+            return
+        self.release()
+        folder = user_cache_path("stream-conformance", ensure_exists=True)
+        for name in wanted:
+            self._stack.enter_context(FileLock(folder / (re.sub(r"[^A-Za-z0-9.-]+", "_", name) + ".lock")))
+        self._held = wanted
+
+    def release(self) -> None:
+        """Hold nothing any more."""
+        self._held = []
+        self._stack.close()
+
+
+def spans_two(case: Case) -> bool:
+    """Does a case use a second device where there is one?"""
+    return SECOND in case.needs
+
+
+@contextmanager
+def device_lock(device: DeviceInfo, *, both: bool = False) -> Iterator[None]:
+    """Hold a device's lock, and its second one's with ``both``."""
+    locks = DeviceLocks(device)
+    try:
+        locks.hold(both=both)
+        yield
+    finally:
+        locks.release()

@@ -55,6 +55,8 @@ def make_header(backend: Backend, depth: Depth, *, restricted: bool = False) -> 
             capability=device.capability,
             driver=device.driver,
             runtime=device.runtime,
+            uuid=device.uuid,
+            second=(device.second or "").removeprefix(f"{backend.name}-"),
         ),
         software=dict(backend.software()),
         environment=recorded_environment(),

@@ -26,6 +26,7 @@ from probes.program import (
     WaitStream,
     gate_of,
     is_blocking_stream,
+    is_far,
     is_host,
     is_host_buffer,
 )
@@ -241,6 +242,11 @@ class Model:
         return [other for other in self.nodes[node.index + 1 :] if other.stream == node.stream]
 
 
+def crosses(wait: Node) -> bool:
+    """Does a wait obey a record of another device?"""
+    return wait.bound is not None and is_far(wait.bound.stream) is not is_far(wait.stream)
+
+
 def host_points(steps: tuple[Step, ...]) -> list[int]:
     """The number of steps done at each host point: before the first host step of a run, after each one."""
     points: list[int] = []
@@ -252,4 +258,4 @@ def host_points(steps: tuple[Step, ...]) -> list[int]:
     return points
 
 
-__all__ = ["Model", "Node", "Obligation", "host_points"]
+__all__ = ["Model", "Node", "Obligation", "crosses", "host_points"]

@@ -6,6 +6,7 @@ does, or ``-p conformance.plugin``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,7 @@ import pytest
 from conformance.backends.registry import HARDWARE, NAMES, PROFILES, Opening, find, open_backend
 from conformance.consistency import check_names
 from conformance.decision import sentence
-from conformance.devices import device_lock
+from conformance.devices import device_lock, spans_two
 from conformance.errors import SuiteError, UsageError
 from conformance.fingerprint import set_blocking_variables
 from conformance.judgement.statements import RANK
@@ -71,7 +72,7 @@ class Session:
             raise UsageError(f"{blocking[0]} is set: a closed gate would hold the host; unset it")
         if name not in self.opened:
             faults = self.faults if name == "reference" else ()
-            device = self.device if name != "reference" else None
+            device = (self.device or share(self.config, name)) if name != "reference" else None
             opening = Opening(name=name, device=device, faults=faults, gate_limit=self.numbers.gate_limit)
             try:
                 self.opened[name] = Opened(open_runner(opening, self.numbers, self.depth))
@@ -79,6 +80,17 @@ class Session:
                 self.refused[name] = error
                 raise
         return self.opened[name]
+
+
+def share(config: pytest.Config, name: str) -> str | None:
+    """The device of this worker: workers take turns among the accelerators that are the same as the first one.
+
+    None, the first, without workers. Cases of one report must not come from devices of different kinds.
+    """
+    number = re.search(r"\d+$", getattr(config, "workerinput", {}).get("workerid", ""))
+    devices = find(name).devices if number is not None and name in HARDWARE else ()
+    alike = [index for index, label in devices if label == devices[0][1]]
+    return alike[int(number[0]) % len(alike)] if number is not None and alike else None
 
 
 KEY: Final = pytest.StashKey[Session]()
@@ -99,7 +111,7 @@ class Item:
         session = self.request.config.stash[KEY]
         try:
             opened = session.open(self.name)
-            with device_lock(opened.runner.lock):
+            with device_lock(opened.runner.lock, both=spans_two(self.case)):
                 result = opened.runner.run(self.probe, self.case)
         except SuiteError as error:
             pytest.fail(str(error), pytrace=False)
@@ -252,8 +264,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     for sent in _ARRIVED:
         name = sent["backend"]
         mine.results.setdefault(name, []).append(msgspec.convert(sent["result"], Result))
-        if "header" in sent and name not in mine.headers:
-            mine.headers[name] = msgspec.convert(sent["header"], Header)
+        if "header" in sent:
+            mine.headers[name] = joined(mine.headers.get(name), msgspec.convert(sent["header"], Header))
     folder: Path | None = config.getoption("--capability-report")
     whole = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     for name, results in mine.results.items():
@@ -269,6 +281,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             where.mkdir(parents=True, exist_ok=True)
             write_report(where, report, markdown(report, sentence(report.decision)))
         mine.written.append((name, report, where))
+
+
+def joined(known: Header | None, sent: Header) -> Header:
+    """The header for results of several workers: that of the device with the lowest number, naming all of them."""
+    if known is None:
+        return sent
+    devices = {device.index: device for header in (known, sent) for device in (*header.devices, header.device)}
+    first = min(known, sent, key=lambda header: header.device.index)
+    every = tuple(devices[index] for index in sorted(devices)) if len(devices) > 1 else ()
+    return msgspec.structs.replace(first, devices=every)
 
 
 def _report(mine: Session, name: str, results: list[Result]) -> Report:
@@ -301,6 +323,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             f"verdict: {report.verdict.value}" + (f" ({report.reason})" if report.reason else "")
         )
         terminalreporter.write_line(f"decision: {sentence(report.decision)}")
+        if report.header.devices:
+            used = ", ".join(f"{device.index} ({device.uuid or device.name})" for device in report.header.devices)
+            terminalreporter.write_line(f"devices: {used}")
         if where is not None:
             terminalreporter.write_line(f"report: {where / 'report.md'}")
 

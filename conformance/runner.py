@@ -188,6 +188,12 @@ class SurfacesRunner:
         """Sweep the factors of a late event, through the surface in use."""
         return self._runner.diagnose(point, probe, variant)
 
+    def interrupt(self) -> None:
+        """End the surface in use, from another thread."""
+        end = getattr(self._runner, "interrupt", None)
+        if end is not None:
+            end()
+
     def close(self) -> None:
         """Close the surface in use."""
         self._runner.close()

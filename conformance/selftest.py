@@ -46,7 +46,7 @@ ELSEWHERE: Final = {"legal-rerecord": ("hip", {"EVT-REREC-2"})}
 UNCLEAR: Final = ("very-slow-device", "gates-expire")
 
 #: Clauses whose probes see nothing happen, and need a control in which it does.
-ORDERING: Final = ("EVT-WAIT-1", "EVT-REREC-2", "EVT-DESTROY-1", "STM-WSTREAM-1")
+ORDERING: Final = ("EVT-WAIT-1", "EVT-WAIT-6", "EVT-REREC-2", "EVT-DESTROY-1", "STM-WSTREAM-1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

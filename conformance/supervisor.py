@@ -94,6 +94,7 @@ class _Process:
 
     def __init__(self, start: Start, words: Words | None) -> None:
         self.limits, self._words = start.limits, words
+        self._writing, self._closed = threading.Lock(), False
         self._output, self._errors = Capture(), Capture()
         requests, self._requests = os.pipe()
         self._answers, answers = os.pipe()
@@ -122,8 +123,15 @@ class _Process:
 
     def tell(self, message: msgspec.Struct) -> None:
         """Send a message; a child that has gone is found out by who waits for its answer."""
-        with contextlib.suppress(BrokenPipeError):
-            send(self._requests, message)
+        with self._writing, contextlib.suppress(BrokenPipeError):
+            if not self._closed:
+                send(self._requests, message)
+
+    def interrupt(self) -> None:
+        """From any thread: open the gates, and have the child end after that."""
+        if self._words is not None:
+            self._words.open_all()
+        self.tell(Stop())
 
     def answer(self, silence: float) -> Hello | Done | Measured | Driven | Diagnosed | Failed:
         """The next answer that is no beat. Raises _Lost for a child that hangs or has ended."""
@@ -203,7 +211,9 @@ class _Process:
             self._close_files()
 
     def _close_files(self) -> None:
-        os.close(self._requests)
+        with self._writing:
+            self._closed = True
+            os.close(self._requests)
         os.close(self._answers)
         self._output.close()
         self._errors.close()
@@ -343,6 +353,16 @@ class ChildRunner:
         if reason.startswith("hang"):
             reason += "; the child was replaced"
         return reason
+
+    def interrupt(self) -> None:
+        """From another thread than the one that runs cases: have the child end, and start no further one.
+
+        The case that runs is lost; that thread must ask for no more.
+        """
+        self._gone = self._gone or "the run was interrupted"
+        process = self._process
+        if process is not None:
+            process.interrupt()
 
     def close(self) -> None:
         """End the child: it opens its gates and gives the device back, or is killed after one gate limit."""

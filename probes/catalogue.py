@@ -1,4 +1,4 @@
-"""All probes, by name, in the order in which they are run: the core question first, the rings last."""
+"""All probes, by name, in the order in which they are run: the core question first, what takes two devices last."""
 
 from __future__ import annotations
 
@@ -6,7 +6,20 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from probes import beside, completion, data, devices, functions, kinds, mixed, ordering, publication, streams, timing
+from probes import (
+    across,
+    beside,
+    completion,
+    data,
+    devices,
+    functions,
+    kinds,
+    mixed,
+    ordering,
+    publication,
+    streams,
+    timing,
+)
 from probes.ring import ring_probes
 
 if TYPE_CHECKING:
@@ -27,9 +40,10 @@ def all_probes(max_in_flight: int = 4) -> Mapping[str, Probe]:
         functions.PROBES,
         kinds.PROBES,
         timing.PROBES,
-        devices.PROBES,
         beside.PROBES,
         mixed.PROBES,
         ring_probes(max_in_flight),
+        across.PROBES,
+        devices.PROBES,
     )
     return MappingProxyType({probe.name: probe for family in families for probe in family})

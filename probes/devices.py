@@ -1,29 +1,16 @@
-"""Two devices: a wait that reaches across, and a record that must be refused."""
+"""Two devices: what must be refused across them."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from probes.completion import HEAD
-from probes.probe import Probe, few_cases
+from probes.probe import Case, Probe, few_cases
 
 _NEEDS: Final = ("second-device",)
 
 PROBES: Final = (
     Probe(
-        name="across-devices",
-        family="two devices",
-        question="Does work of one device behind a wait for an event of another stay back until that is complete?",
-        clauses=("EVT-WAIT-6",),
-        faults=("cross-device-wait-dropped",),
-        control="without the wait, the consumer's token arrives while the gate is closed",
-        cases=few_cases(
-            HEAD + "far: wait e, fill fary 2, copy fary -> hd, record d\nhost: open g1",
-            needs=_NEEDS,
-        ),
-        subject="d",
-    ),
-    Probe(
+        # rapidsai/rmm#1306: an event of another device was recorded, and the error dropped.
         name="wrong-device",
         family="two devices",
         question="Is recording an event of one device on a stream of another refused?",
@@ -34,5 +21,27 @@ PROBES: Final = (
             "S: fill x 1, copy x -> h, record e, record k\nfar: record e", needs=_NEEDS, observe=("query",)
         ),
         subject="k",
+    ),
+    Probe(
+        # ROCm/hip#1992: a time between the clocks of two devices, which have nothing to do with each other.
+        name="time-across",
+        family="two devices",
+        question="Is there an error for the time between events of two devices?",
+        clauses=("TIM-ERR-1",),
+        faults=("cross-device-elapsed", "elapsed-no-error"),
+        control="the probe elapsed: a number where both events are of one device",
+        cases=(
+            Case(
+                variant="complete",
+                text=(
+                    "S: fill x 1, copy x -> h, record a\nfar: fill farx 2, copy farx -> hf, record e\n"
+                    "host: sync-stream S, sync-stream far, elapsed a e"
+                ),
+                flags="timing",
+                factors=(("flags", "timing"),),
+                needs=(*_NEEDS, "elapsed", "event-flag-timing"),
+                quick=True,
+            ),
+        ),
     ),
 )

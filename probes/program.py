@@ -167,8 +167,8 @@ class Program:
     """A well-formed sequence of steps in issue order.
 
     Raises StepError where a step could never mean anything: a buffer copied onto itself, a fill of
-    a host buffer, a gate that is opened but not queued or queued twice, a host function queued twice,
-    a destroyed event that is used again.
+    a host buffer, an operation on another device's buffers alone, a gate that is opened but not queued
+    or queued twice, a host function queued twice, a destroyed event that is used again.
     """
 
     steps: tuple[Step, ...]
@@ -250,6 +250,18 @@ def is_host_buffer(name: str) -> bool:
     return name.startswith(HOST_BUFFER)
 
 
+def is_peer_copy(step: Copy) -> bool:
+    """True if a copy goes from one device to another."""
+    return len({is_far(name) for name in (step.source, step.target) if not is_host_buffer(name)}) > 1
+
+
+def _strange(step: Fill | Copy) -> str:
+    """A buffer of another device than the stream's, if no buffer of the operation is on the stream's own."""
+    named = [step.buffer] if isinstance(step, Fill) else [step.source, step.target]
+    ends = [name for name in named if not is_host_buffer(name)]
+    return "" if not ends or any(is_far(name) is is_far(step.stream) for name in ends) else ends[0]
+
+
 class StepError(ValueError):
     """A step that could never mean anything; ``index`` says which, from 0."""
 
@@ -283,6 +295,8 @@ def check(steps: tuple[Step, ...]) -> None:
             raise StepError(index, step, f"{step.source} is copied onto itself")
         if isinstance(step, Fill) and is_host_buffer(step.buffer):
             raise StepError(index, step, f"{step.buffer} is a host buffer; fill a device buffer and copy it")
+        if isinstance(step, (Fill, Copy)) and (strange := _strange(step)):
+            raise StepError(index, step, f"{strange} is on the other device; use a stream of that one")
         if isinstance(step, WaitStream) and step.stream == step.other:
             raise StepError(index, step, f"{step.stream} waits for itself")
         if isinstance(step, Read) and not is_host_buffer(step.buffer):

@@ -78,6 +78,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     capability: str = ""
     driver: str = ""
     runtime: str = ""
+    uuid: str = ""
+    second: str = ""  # the UUID or number of the device that programs across devices use beside it
 
 
 class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +109,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: Fingerprint
     depth: str
     restricted: bool = False  # by --probe or --variant
+    devices: tuple[Device, ...] = ()  # all that results come from, where they were spread over several
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):

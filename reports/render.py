@@ -286,7 +286,9 @@ def markdown(report: Report, sentence: str) -> str:
     if header.simulated:
         out += ["**Simulated**: no hardware was used.", ""]
     facts = [
-        ("device", " ".join(p for p in (header.device.name, header.device.capability) if p)),
+        ("device", " ".join(p for p in (header.device.name, header.device.capability, header.device.uuid) if p)),
+        *([("second device", header.device.second)] if header.device.second else []),
+        *([("devices", ", ".join(f"{d.index}: {d.uuid or d.name}" for d in header.devices))] if header.devices else []),
         ("driver", header.device.driver),
         ("runtime", header.device.runtime),
         ("software", ", ".join(f"{k} {v}" for k, v in header.software.items()) or "-"),

@@ -208,7 +208,7 @@ def test_the_torch_backend_runs_every_family(torch_backend: Backend) -> None:
     }
     assert wrong == {}
     assert {clause for _, clause in found} >= {"HFN-ORDER-1", "HFN-BLOCK-1", "STM-LEGACY-2", "TIM-BRK-1", "STM-PRIO-1"}
-    two = clauses(torch_backend, "across-devices")["across-devices[query-default]", "EVT-WAIT-6"]
+    two = clauses(torch_backend, "across-devices")["across-devices[to-far-wait-query-default]", "EVT-WAIT-6"]
     assert (two.verdict, two.reason) == (Verdict.UNSUPPORTED, "second-device: torch.cuda.device_count() is 1")
 
 

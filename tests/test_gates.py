@@ -7,17 +7,21 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gate_helpers
 import pytest
 from gate_helpers import DEADLINE, ROOT, RUNNABLE, until
 
 from conformance import errors
-from conformance.backends.gates import KINDS, Check, CheckTimes, Gate, GateError, words
+from conformance.backends.gates import KINDS, Check, CheckTimes, Gate, GateError, Native, words
 from conformance.backends.gates.kernel import KernelGate, kernel_source
 from conformance.backends.vendors import VENDORS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 built, rig = gate_helpers.built, gate_helpers.rig
 
@@ -47,6 +51,47 @@ def test_the_first_kind_that_works_is_used(rig: Any) -> None:
     assert ladder.tried == (("kernel", "ok"), ("host-function", "ok"))
     assert [gate.kind for gate in ladder.take(2, "host-function")] == ["host-function"] * 2
     assert ladder.kind == "kernel"
+
+
+@pytest.mark.parametrize("kind", ["kernel", "wait-value", "host-function"])
+def test_gates_of_another_device_are_driven_in_its_context_and_opened_with_all_others(
+    rig: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, current, calls, plain = rig(), [0], list[tuple[str, int]](), Native.call
+
+    @contextmanager
+    def device(index: int) -> Iterator[None]:
+        before, current[0] = current[0], index
+        try:
+            yield
+        finally:
+            current[0] = before
+
+    def call(self: Native, role: str, *arguments: object) -> None:
+        calls.append((role, current[0]))
+        plain(self, role, *arguments)
+
+    monkeypatch.setattr(made.module, "device", device, raising=False)
+    monkeypatch.setattr(Native, "call", call)
+    ladder = made.ladder(kind=kind)
+    near = ladder.take(1)[0]
+    assert {index for _, index in calls} == {0}
+    calls.clear()
+    far, spare = ladder.elsewhere(1, 2)
+    stream, event = made.module.Stream(), made.module.Event()
+    far.enqueue(stream, 30.0)
+    event.record(stream)
+    assert calls
+    assert {index for _, index in calls} == {1}
+    assert current == [0]  # what was current before is so again
+    near.enqueue(made.module.Stream(), 30.0)
+    assert calls[-1][1] == 0
+    assert until(far.closed)
+    assert not event.query()
+    assert len({near.base, far.base, spare.base}) == 3  # of one store of blocks, which the parent can open
+    ladder.open_all()
+    assert until(event.query)
+    assert ladder.close()
 
 
 def test_gates_are_independent_and_hold_what_is_behind_them(rig: Any) -> None:

@@ -40,6 +40,7 @@ class Device:
         self.streams: list[Stream] = []
         self.changed = threading.Condition()
         self.current = threading.local()
+        self.count = 1  # devices of the machine; one thread runs all of them
         self._thread: threading.Thread | None = None
 
     def put(self, stream: Stream, run: Callable[[], object], ready: Callable[[], bool] = lambda: True) -> None:
@@ -60,9 +61,10 @@ class Device:
         """What the legacy default stream's rule puts before the next operation."""
         if "legacy-ignored" in WRONG:
             return []
-        if stream is DEFAULT:
-            return [(other, other.put) for other in self.streams if other.blocking]
-        return [(DEFAULT, DEFAULT.put)] if stream.blocking else []
+        if stream is DEFAULTS[stream.device_index]:
+            return [(o, o.put) for o in self.streams if o.blocking and o.device_index == stream.device_index]
+        default = DEFAULTS[stream.device_index]
+        return [(default, default.put)] if stream.blocking else []
 
     def _serve(self) -> None:
         while True:
@@ -88,6 +90,7 @@ class Stream:
 
     def __init__(self, device: Any = None, priority: int = 0, handle: int | None = None) -> None:
         self.cuda_stream = next(_HANDLES) if handle is None else handle
+        self.device_index = _index() if device is None else device
         self.queue: deque[Any] = deque()
         self.graph: Graph | None = None
         self.blocking, self.put, self.done = False, 0, 0
@@ -125,6 +128,7 @@ class Event:
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         self.blocking, self.graph = blocking, None
+        self.device_index: int | None = None
         self.timed, self.at = enable_timing, 0.0
         self.path = ""
         self.words: Any = np.zeros(2, np.uint64)
@@ -138,6 +142,9 @@ class Event:
         os.close(number)
 
     def record(self, stream: Stream) -> None:
+        if self.device_index not in (None, stream.device_index) and "records-anywhere" not in WRONG:
+            raise RuntimeError(f"Event device {self.device_index} does not match stream's device {stream.device_index}")
+        self.device_index = stream.device_index
         self.graph: Graph | None = stream.graph
         if stream.graph is not None:
             return
@@ -166,6 +173,8 @@ class Event:
             raise ValueError("both events must be recorded, and made to keep a time")
         if not (self.query() and other.query()):
             raise AcceleratorError("device not ready")
+        if self.device_index != other.device_index:
+            raise AcceleratorError("invalid resource handle")
         return 1e3 * (other.at - self.at)
 
     def ipc_handle(self) -> bytes:
@@ -193,13 +202,11 @@ class Graph:
 class Tensor:
     """Words; operations on it go to the current stream."""
 
-    device = ("cuda", 0)
-
-    def __init__(self, words: Any) -> None:
-        self.words = words
+    def __init__(self, words: Any, device: Any = None) -> None:
+        self.words, self.device = words, device
 
     def __getitem__(self, key: Any) -> Any:
-        return Tensor(self.words[key])
+        return Tensor(self.words[key], self.device)
 
     def __eq__(self, value: object) -> Any:
         return self.words == value
@@ -207,7 +214,7 @@ class Tensor:
     __hash__ = None  # type: ignore[assignment]
 
     def fill_(self, value: int) -> None:
-        DEVICE.put(_current(), lambda: self.words.fill(value))
+        DEVICE.put(_current(self), lambda: self.words.fill(value))
 
     def zero_(self) -> Tensor:
         self.fill_(0)
@@ -223,7 +230,13 @@ class Tensor:
         def later() -> None:
             threading.Timer(0.01, copy).start()
 
-        DEVICE.put(_current(), later if "copy-elsewhere" in WRONG and self.words.size > 10_000 else copy)
+        here = _current(source if source.device is not None else self)
+        there = _current(self) if self.device is not None else here
+        if there is not here:  # as torch does: the source's stream copies, between two waits
+            here.wait_stream(there)
+        DEVICE.put(here, later if "copy-elsewhere" in WRONG and self.words.size > 10_000 else copy)
+        if there is not here:
+            there.wait_stream(here)
 
     def data_ptr(self) -> int:
         return int(self.words.ctypes.data)
@@ -235,25 +248,45 @@ class Tensor:
         return 4
 
 
-DEFAULT = Stream()
+def _index() -> int:
+    """The current device."""
+    return getattr(DEVICE.current, "index", 0)
 
 
-def _current() -> Stream:
-    return getattr(DEVICE.current, "stream", DEFAULT)
+DEFAULTS = [Stream(device=number) for number in range(2)]
+
+
+def _current(tensor: Tensor | None = None) -> Stream:
+    """The current stream of a tensor's device."""
+    index = _index() if tensor is None or tensor.device is None else tensor.device[1]
+    stream: Stream = getattr(DEVICE.current, f"stream{index}", DEFAULTS[index])
+    return stream
 
 
 def _set(stream: Stream) -> None:
-    DEVICE.current.stream = stream
+    DEVICE.current.index = stream.device_index
+    setattr(DEVICE.current, f"stream{stream.device_index}", stream)
 
 
 @contextmanager
 def _entered(stream: Stream) -> Iterator[None]:
-    before = _current()
-    _set(stream)
+    with _on(stream.device_index):
+        before = _current()
+        _set(stream)
+        try:
+            yield
+        finally:
+            _set(before)
+
+
+@contextmanager
+def _on(index: int) -> Iterator[None]:
+    before = _index()
+    DEVICE.current.index = index
     try:
         yield
     finally:
-        _set(before)
+        DEVICE.current.index = before
 
 
 module = SimpleNamespace(
@@ -263,17 +296,18 @@ module = SimpleNamespace(
     Event=Event,
     stream=_entered,
     set_stream=_set,
-    default_stream=lambda index: DEFAULT,
-    set_device=lambda index: None,
-    synchronize=lambda index=0: [stream.synchronize() for stream in DEVICE.streams],
+    default_stream=lambda index: DEFAULTS[index],
+    set_device=lambda index: setattr(DEVICE.current, "index", index),
+    device=_on,
+    device_count=lambda: DEVICE.count,
+    synchronize=lambda index=0: [stream.synchronize() for stream in DEVICE.streams if stream.device_index == index],
     is_available=lambda: True,
-    device_count=lambda: 1,
-    get_device_properties=lambda index: SimpleNamespace(major=9, minor=0, name="double"),
+    get_device_properties=lambda index: SimpleNamespace(major=9, minor=0, name="double", uuid=f"GPU-{index}"),
 )
 
 
 def _zeros(shape: Any, dtype: Any = None, device: Any = None, pin_memory: bool = False) -> Tensor:
-    return Tensor(np.zeros(shape, np.uint32))
+    return Tensor(np.zeros(shape, np.uint32), device)
 
 
 torch = SimpleNamespace(
@@ -440,6 +474,9 @@ class Ladder:
     def take(self, count: int, kind: str | None = None) -> list[Gate]:
         self._gates += (made := [Gate() for _ in range(count)])
         return made
+
+    def elsewhere(self, index: int, count: int) -> list[Gate]:
+        return self.take(count)
 
     def open_all(self) -> None:
         for gate in self._gates:

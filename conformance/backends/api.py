@@ -132,6 +132,8 @@ class DeviceInfo:
     driver: str = "none"
     runtime: str = ""
     lock: str | None = None  # names the physical device, for the lock file; None if it cannot be disturbed
+    uuid: str = ""  # as the driver tells it
+    second: str | None = None  # the lock of the device that programs across devices use beside it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

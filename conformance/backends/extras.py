@@ -23,6 +23,7 @@ NAMES: Final[Mapping[str, str]] = {
     "pinned-kernel": "a kernel that stores to host memory",
     "graph-capture": "capture of a stream into a graph, and its replay",
     "ipc-events": "events shared with another process",
+    "ipc-events-across": "events shared with a process whose stream is on another device",
     "private-streams": "streams that can be destroyed",
     "current-stream": "a stream that a thread's operations go to without being named",
 }
@@ -129,7 +130,7 @@ class Imported(Protocol):
 
 
 class Peers(Protocol):
-    """Another process of the same device."""
+    """Another process, which opens events of the same device; its stream is there too, or on another one."""
 
     @property
     def ready(self) -> bool:
@@ -192,9 +193,9 @@ def graphs_of(backend: Backend, session: Session) -> Graphs:
     return cast("Graphs", _extra(backend, session, "graph-capture"))
 
 
-def peers_of(backend: Backend, session: Session) -> Peers:
-    """The other process."""
-    return cast("Peers", _extra(backend, session, "ipc-events"))
+def peers_of(backend: Backend, session: Session, *, across: bool = False) -> Peers:
+    """The other process; ``across``: its stream is on another device."""
+    return cast("Peers", _extra(backend, session, "ipc-events-across" if across else "ipc-events"))
 
 
 def private_streams_of(backend: Backend, session: Session) -> PrivateStreams:

@@ -18,6 +18,7 @@ from probes.program import (
     SyncDevice,
     SyncStream,
     WaitStream,
+    is_far,
 )
 
 if TYPE_CHECKING:
@@ -293,6 +294,7 @@ class ElapsedNoError(Through):
     def elapsed(self, start: str, end: str) -> float:
         """A number, whatever was asked for."""
         both = start in self.recorded and end in self.recorded and self.inner.query(start) and self.inner.query(end)
+        both = both and is_far(self.recorded[start]) is is_far(self.recorded[end])
         timed = self.request.flags.value == "timing"
         return self.inner.elapsed(start, end) if both and timed else 0.0
 

@@ -159,9 +159,9 @@ class _Wrapping(Through):
     wrapper: type[_Wrapped]
 
     def extra(self, name: str) -> object:
-        """Wrapped if it is the one."""
+        """Wrapped if it is the one, or the one across devices."""
         made = super().extra(name)
-        return self.wrapper(made, self) if name == self.name else made
+        return self.wrapper(made, self) if name.startswith(self.name) else made
 
 
 class _LargeElsewhere(_Wrapped):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from conformance.backends.api import Backend, Clock, DeviceInfo, GateKind, Opinion, Request, Session, Waiter
+from conformance.backends.fault_across import SESSIONS as ACROSS
 from conformance.backends.fault_calls import SESSIONS as CALLS
 from conformance.backends.fault_calls import HeldCall, Through, extra_below
 from conformance.backends.fault_extras import SESSIONS as EXTRAS
@@ -36,7 +37,7 @@ from probes.program import (
 )
 
 #: Faults that are sessions of their own.
-SESSIONS: Final[Mapping[str, type[Through]]] = {**CALLS, **OPERATIONS, **EXTRAS}
+SESSIONS: Final[Mapping[str, type[Through]]] = {**CALLS, **OPERATIONS, **EXTRAS, **ACROSS}
 
 #: What each fault delays or changes, for ``explain`` and reports.
 FAULTS: Final[Mapping[str, str]] = {

@@ -6,6 +6,7 @@ import os
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,18 +24,19 @@ from conformance.backends.registry import (
     find,
 )
 from conformance.decision import sentence
-from conformance.devices import device_lock
 from conformance.errors import BackendUnavailable, HarnessError, UsageError
 from conformance.fingerprint import set_blocking_variables
 from conformance.numbers import DEPTHS, Depth, Numbers
 from conformance.run import Progress, check_writable, run
 from conformance.runner import Runner, SurfacesRunner, open_runner
 from conformance.selection import Selection, select
+from conformance.side_by_side import Interruptible, Turn, side_by_side
 from reports.records import Report, Verdict
 from reports.render import summary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import threading
+    from collections.abc import Iterable, Sequence
 
 CODES: Final = {Verdict.CONFORMANT: 0, Verdict.NON_CONFORMANT: 1, Verdict.INCONCLUSIVE: 3}
 HARNESS: Final = 4
@@ -100,10 +102,30 @@ def run_command(
             stack.callback(runners[-1].close)
         for target in targets:
             check_writable(target.folder, "--out")
-        for target, runner in zip(targets, runners, strict=True):
-            report = _run(runner, selection, numbers, target.folder)
-            code = max(code, CODES[report.verdict], key=WORST.index)
+        jobs = [
+            partial(_run, runner, selection, numbers, target.folder, place)
+            for place, (target, runner) in enumerate(zip(targets, runners, strict=True))
+        ]
+        children = [runner for runner in runners if isinstance(runner, Interruptible)]
+        if len(jobs) > 1 and len(children) == len(jobs):
+            # Each drives its device from a process of its own, so that none is kept waiting.
+            outcomes: Iterable[Report | BaseException] = side_by_side(jobs, children)
+        else:
+            outcomes = (job(None) for job in jobs)  # each when it is asked for
+        for target, ended in zip(targets, outcomes, strict=True):
+            code = max(code, _concluded(ended, target.folder), key=WORST.index)
     return code
+
+
+def _concluded(ended: Report | BaseException, folder: Path) -> int:
+    """Say what came of a device; its exit code. Raises what is no error of one device among several."""
+    if isinstance(ended, HarnessError):
+        click.echo(f"error: {' '.join(str(ended).split())}", err=True)
+        return HARNESS
+    if isinstance(ended, BaseException):
+        raise ended
+    click.echo(summary(ended, sentence(ended.decision), str(folder / "report.md"), colour=wants_colour()))
+    return CODES[ended.verdict]
 
 
 def _numbers(depth: Depth, repeat: int | None, max_in_flight: int | None, gate_limit: float | None) -> Numbers:
@@ -182,8 +204,11 @@ def _open(
     return opened
 
 
-def _run(runner: Runner, selection: Selection, numbers: Numbers, folder: Path) -> Report:
-    bar = tqdm(total=len(selection.cases), disable=not sys.stderr.isatty(), leave=False, unit="case")
+def _run(
+    runner: Runner, selection: Selection, numbers: Numbers, folder: Path, place: int, stop: threading.Event | None
+) -> Report:
+    quiet = not sys.stderr.isatty()
+    bar = tqdm(total=len(selection.cases), disable=quiet, leave=False, unit="case", position=place)
 
     def progress(done: int, total: int, name: str) -> None:
         bar.n = done
@@ -191,17 +216,16 @@ def _run(runner: Runner, selection: Selection, numbers: Numbers, folder: Path) -
         bar.refresh()
 
     told: Progress = progress
+    turn = Turn(runner, stop)
     try:
-        with device_lock(runner.lock):
-            report = run(runner, selection, numbers, out=folder, progress=told)
+        return run(turn, selection, numbers, out=folder, progress=told)
     except OSError as error:
         raise HarnessError(
             f"the report in {folder} cannot be written: {error}; free space or name another --out"
         ) from error
     finally:
+        turn.close()
         bar.close()
-    click.echo(summary(report, sentence(report.decision), str(folder / "report.md"), colour=wants_colour()))
-    return report
 
 
 def wants_colour() -> bool:

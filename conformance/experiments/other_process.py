@@ -32,7 +32,7 @@ def shared(bench: Bench) -> Iterator[Statement]:
     """Behind a gate the event must pend in the other process, and be seen there once the gate opens."""
     buffers = ("x", "y", "h", "hy")
     with bench.session(streams=("S", "U"), events=("e",), gates=("g1", "g2"), buffers=buffers) as session:
-        peers = peers_of(bench.backend, session)
+        peers = peers_of(bench.backend, session, across=dict(bench.case.factors).get("stream") == "far")
         _started(bench, peers)
         imported = peers.share("e")
         try:

@@ -48,9 +48,30 @@ FAULTS: Final = (
         "cross-device-wait-dropped",
         "a wait for an event of another device is ignored",
         "EVT-WAIT-6",
-        "EVT-SAFE-1 EVT-SYNC-1",
+        "EVT-SAFE-1 EVT-SYNC-1 EVT-IPC-1",
         outcome="undecided",
     ),
+    fault(
+        "cross-device-wait-hangs",
+        "a wait for an event of another device never ends",
+        "EVT-WAIT-6",
+        "EVT-IPC-1",
+        outcome="undecided",
+    ),
+    fault(
+        "late-cross-device-wait",
+        "an event is seen once the next wait behind it, if that is for another device, is satisfied",
+        "EVT-INDEP-1",
+        form="next-wait",
+        outcome="undecided",
+    ),
+    fault(
+        "peer-copy-orders-no-data",
+        "a copy between devices reads what was there before the waits of its stream",
+        "MEM-DEV-1",
+        "MEM-VIS-1",
+    ),
+    fault("cross-device-elapsed", "there is a time between events of two devices", "TIM-ERR-1"),
     fault("wrong-device-accepted", "an event of one device may be recorded on another", "EVT-ERR-1"),
     # Kinds of streams.
     fault(

@@ -11,7 +11,7 @@ from typing import Final
 from conformance.execution import Look, Observe
 from conformance.judgement.statements import Late
 from conformance.judgement.walk import Walk
-from conformance.model import Node
+from conformance.model import Node, crosses
 from probes.program import Destroy, Open, Program
 from probes.transform import fresh_name, with_other_event, without
 from reports.records import Kind, Verdict
@@ -75,6 +75,7 @@ def _ladder(walk: Walk, record: Node, own: set[int]) -> Iterator[tuple[str, set[
         "captured": captured if captured != own else set(),
         "void": {wait.step for wait in waits if wait.bound is None},
         "self": {wait.step for wait in waits if wait.bound is not None and wait.bound.stream == wait.stream},
+        "across": {wait.step for wait in waits if crosses(wait)},
         "destroy": {i for i, s in enumerate(walk.program.steps[: walk.look.at]) if isinstance(s, Destroy)},
         "others": captured | {n.step for n in model.nodes[record.index :] if n.kind == "wait"},
     }
@@ -119,7 +120,7 @@ def _clause(walk: Walk, event: str, record: Node, rung: str | None, kind: Kind, 
         if rung == "captured":
             return "EVT-REREC-2" if bound else "EVT-INDEP-2"
         return "EVT-WAIT-2" if bound else "EVT-NEVER-2"
-    return {"self": "EVT-WAIT-5", "destroy": "EVT-DESTROY-1"}.get(rung or "", "EVT-LIVE-1")
+    return {"self": "EVT-WAIT-5", "across": "EVT-WAIT-6", "destroy": "EVT-DESTROY-1"}.get(rung or "", "EVT-LIVE-1")
 
 
 def _describe(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from probes.program import is_far
 from reports.records import Verdict
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def judge_time(walk: Walk, step: Elapsed, time: Time) -> None:
     if any(record is not None and record.index in walk.early for record in records):
         return  # an event that was seen before it could be complete has no time that says anything
     missing = any(record is None for record in records) or not time.kept
-    if missing or not all(record is not None and model.is_done(record) for record in records):
+    across = len({is_far(record.stream) for record in records if record is not None}) > 1
+    if missing or across or not all(record is not None and model.is_done(record) for record in records):
         refused = time.seconds is None
         walk.say("TIM-ERR-1", Verdict.CONFORMANT if refused else Verdict.NON_CONFORMANT, "" if refused else "a number")
         return

@@ -10,13 +10,12 @@ from typing import Final
 
 from conformance.judgement.statements import CONCURRENCY
 from conformance.judgement.walk import Walk
-from conformance.model import Node
+from conformance.model import Node, crosses
 from probes.program import (
     BLOCKING_STREAM,
     HIGH_PRIORITY,
     Program,
     is_blocking_stream,
-    is_far,
     is_high_priority,
     is_host_buffer,
 )
@@ -69,8 +68,8 @@ def _held_by(walk: Walk, node: Node) -> tuple[set[str], list[Node]]:
     for wait in waits:
         if wait.event in model.destroyed:
             clauses.add("EVT-DESTROY-1")
-        elif wait.bound is not None and is_far(wait.bound.stream) != is_far(wait.stream):
-            clauses.add("EVT-WAIT-6")
+        elif crosses(wait):
+            clauses |= {"EVT-WAIT-6", "STM-WSTREAM-1"} if wait.temporary else {"EVT-WAIT-6"}
         elif wait.temporary:
             clauses.add("STM-WSTREAM-1")
         elif model.current.get(wait.event or "") is not wait.bound:
@@ -93,6 +92,8 @@ def _judge_early(walk: Walk, node: Node, clauses: set[str]) -> None:
     model = walk.model
     if clauses == {"STM-WSTREAM-1"} and _happens(walk, spelled_out(walk.program)[0], node):
         clauses = {"EVT-WAIT-1"}  # no difference of spelling: it is the wait itself
+    if clauses == {"STM-WSTREAM-1", "EVT-WAIT-6"}:
+        clauses = {"EVT-WAIT-6" if _happens(walk, spelled_out(walk.program)[0], node) else "STM-WSTREAM-1"}
     if prioritised(walk.program) and not _happens(walk, with_plain_streams(walk.program, HIGH_PRIORITY), node):
         clauses = {"STM-PRIO-1"}  # on streams of one priority the same token waits
     holding = {n.gate for n in model.closure(node) if n.gate is not None and not model.openable(n)}

@@ -34,6 +34,7 @@ C_SS: Final = Source(document=_CUDA_RT, place="Stream Management, cudaStreamSync
 C_PG1: Final = Source(document=_CUDA_GUIDE, place="section 2.3.3, CUDA Events")
 C_PG3: Final = Source(document=_CUDA_GUIDE, place="section 2.3.3.4, event query and synchronize examples")
 C_PG4: Final = Source(document=_CUDA_GUIDE, place="section 2.3.5, ordering within a stream")
+C_MUL: Final = Source(document=_CUDA_GUIDE_OLD, place="Multi-Device System, Stream and Event Behavior")
 C_OLD2: Final = Source(document=_CUDA_GUIDE_OLD, place="Asynchronous Concurrent Execution, Streams")
 C_MAP: Final = Source(document=_CUDA_GUIDE_OLD, place="Page-Locked Host Memory, Mapped Memory")
 C_CON: Final = Source(document="CUDA MPS documentation", place="environment variable CUDA_DEVICE_MAX_CONNECTIONS")

@@ -127,6 +127,21 @@ class Ladder:
             raise GateError(f"the {kind} gate does not work here: {self._tried[kind]}")
         return tuple(self._make(kind) for _ in range(count))
 
+    def elsewhere(self, index: int, count: int) -> tuple[Gate, ...]:
+        """New gates of the chosen kind for the vendor's device ``index``; one passed its self-check there.
+
+        No gate may be closed. Raises GateError if the kind does not work there, or no block is left.
+        """
+        native = self.native.elsewhere(index)
+        words, kind = self.words.elsewhere(native), KINDS[self.kind]
+        with native.module.device(index):  # what a gate makes for itself, streams and events, is made there
+            made = tuple(kind(native, words, self._watchdog, self.limit_s) for _ in range(count))
+            self._gates += made
+            check = _checked(made[0], self._times)
+        if not check.ok:
+            raise GateError(f"the {self.kind} gate on device {index}: self-check: {check.reason}")
+        return made
+
     def open_all(self) -> None:
         """Open every gate made here."""
         for gate in self._gates:
@@ -156,16 +171,20 @@ class Ladder:
 
     def _attempt(self, kind: str) -> tuple[Check | None, str]:
         try:
-            gate = self._make(kind)
-            check = gate.selfcheck(self._times)
-            # What is left then is when the limit ended it, which a busy host may have seen too late.
-            if not check.ok and check.holds and check.reusable and (check.release_us is not None or not gate.causal):
-                check = gate.selfcheck(self._times)
+            check = _checked(self._make(kind), self._times)
         except GateError as error:
             return None, str(error)
         except Exception as error:  # noqa: BLE001 - a vendor's package may raise anything, and costs only its kind
             return None, " ".join(f"{type(error).__name__}: {error}".split())
         return (check, OK) if check.ok else (None, f"self-check: {check.reason}")
+
+
+def _checked(gate: Gate, times: CheckTimes | None) -> Check:
+    check = gate.selfcheck(times)
+    # What is left then is when the limit ended it, which a busy host may have seen too late.
+    if not check.ok and check.holds and check.reusable and (check.release_us is not None or not gate.causal):
+        check = gate.selfcheck(times)
+    return check
 
 
 def refuse_blocking(vendor: Vendor) -> None:

@@ -235,6 +235,10 @@ class Native:
             if hasattr(compiler, f"{self.vendor.prefix}DestroyProgram"):
                 call("DestroyProgram", ctypes.byref(program))
 
+    def elsewhere(self, index: int) -> Native:
+        """The same driver for another device of it. Makes that device's context, if torch has not."""
+        return _Elsewhere(self, index)
+
     def _find(self, what: str, patterns: tuple[str, ...], needs: tuple[str, ...], prefer: str = "") -> Library:
         if not patterns:
             raise GateUnsupported(f"no {what} library is known for torch.{self.vendor.module}")
@@ -256,3 +260,25 @@ class Native:
                 function.restype = ctypes.c_int
                 return function, name
         return None
+
+
+class _Elsewhere(Native):
+    """Every call is made with another device's context current; the one that was current comes back after it.
+
+    That context is torch's, the device's primary one: a kernel is loaded into it, and launched on its streams.
+    """
+
+    def __init__(self, native: Native, index: int) -> None:
+        self._index = index
+        with native.module.device(index):
+            super().__init__(native.vendor, module=native.module, torch=native.torch)
+
+    def call(self, role: str, *args: object) -> None:
+        """Call the role's function there."""
+        with self.module.device(self._index):
+            super().call(role, *args)
+
+    def compile(self, source: str, name: str) -> ctypes.Array[ctypes.c_char]:
+        """Code for that device."""
+        with self.module.device(self._index):
+            return super().compile(source, name)

@@ -30,6 +30,7 @@ import mmap
 import os
 import time
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -173,6 +174,14 @@ class Words:
         self._mapped = Place(view=mapped, host=at, device=0)
         self.view, self.host, self.device = self._words.view, self._words.host, self._words.device
         self.unseen = self.why if fd >= 0 else ""
+
+    def elsewhere(self, native: Native) -> Words:
+        """The same blocks, from the same store of them, as another device reaches them. Only `self` is closed."""
+        other = copy(self)
+        other._native, other._unreachable = native, ""
+        other._words = other._place(self.view)
+        other.device = other._words.device
+        return other
 
     def _place(self, view: ctypes.Array[ctypes.c_uint32]) -> Place:
         host = ctypes.addressof(view)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 UNSUPPORTED: Final[Mapping[str, str]] = {
     "pinned-kernel": "clEnqueueMapBuffer must follow before the host reads what a kernel stored in its memory",
     "graph-capture": "clCreateCommandBufferKHR is an extension that pyopencl does not bind",
+    "ipc-events-across": "clCreateContext: an event belongs to a context, and a context to one process",
     "ipc-events": "clCreateContext: an event belongs to a context, and a context to one process",
     "current-stream": "every clEnqueue call names its queue",
 }

@@ -113,6 +113,7 @@ class BesideSession(ReferenceSession):
             "block-copies": VirtualBlocks,
             "graph-capture": VirtualGraphs,
             "ipc-events": VirtualPeer,
+            "ipc-events-across": lambda session: VirtualPeer(session, stream="far~peer"),
             "private-streams": VirtualPrivateStreams,
             "current-stream": VirtualCurrentStream,
         }
@@ -275,23 +276,23 @@ class VirtualGraphs:
 
 
 class VirtualPeer:
-    """Another process: the same device, seen through what was imported."""
+    """Another process: the same devices, seen through what was imported."""
 
     ready = True
 
-    def __init__(self, session: BesideSession) -> None:
-        self._session = session
+    def __init__(self, session: BesideSession, stream: str = "~peer") -> None:
+        self._session, self._stream = session, stream
 
     def share(self, event: str) -> VirtualImported:
         """Open the event there."""
-        return VirtualImported(self._session, event)
+        return VirtualImported(self._session, event, self._stream)
 
 
 class VirtualImported:
     """An event in another process."""
 
-    def __init__(self, session: BesideSession, event: str) -> None:
-        self._session, self._event = session, event
+    def __init__(self, session: BesideSession, event: str, stream: str) -> None:
+        self._session, self._event, self._stream = session, event, stream
 
     def query(self) -> bool:
         """Ask it there."""
@@ -304,9 +305,9 @@ class VirtualImported:
     def queue(self, token: int, *, behind: bool) -> None:
         """Queue a token there."""
         if behind and not self._session.device.imported_complete():
-            self._session.issue(Wait(stream="~peer", event=self._event))
-        self._session.issue(Fill(stream="~peer", buffer="~token", value=token))
-        self._session.issue(Copy(stream="~peer", source="~token", target="h~token"))
+            self._session.issue(Wait(stream=self._stream, event=self._event))
+        self._session.issue(Fill(stream=self._stream, buffer="~token", value=token))
+        self._session.issue(Copy(stream=self._stream, source="~token", target="h~token"))
 
     def token(self) -> int:
         """The last token there."""

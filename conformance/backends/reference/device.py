@@ -173,6 +173,9 @@ class Device(Beside):
                 return f"event {event} keeps no time"
             if not self.current[event].published:
                 return f"event {event} is not ready"
+        devices = {is_far(self.current[event].stream) for event in (start, end)}
+        if len(devices) > 1 and self.refuses_time_across():
+            return f"events {start} and {end} are of two devices"
         return ""
 
     def elapsed(self, start: str, end: str) -> float:

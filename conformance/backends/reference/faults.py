@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from conformance.backends.reference import across
 from conformance.backends.reference.device import Device, Task
 from conformance.errors import UsageError, unknown_name
-from probes.program import DEFAULT_STREAM, Wait, WaitStream, is_far, is_high_priority
+from probes.program import DEFAULT_STREAM, Wait, WaitStream, is_high_priority
 
 Hooks = dict[str, Any]
 
@@ -154,12 +155,6 @@ def _only_work(device: Device, wait: Task) -> bool:
     """A wait finds nothing to wait for in a record whose stream did nothing but wait before it."""
     before = _before(device, wait.bound) if wait.bound is not None else []
     return Device.satisfied(device, wait) or (bool(before) and before[-1].kind == "wait")
-
-
-def _near_only(device: Device, wait: Task) -> bool:
-    return Device.satisfied(device, wait) or (
-        wait.bound is not None and is_far(wait.bound.stream) != is_far(wait.stream)
-    )
 
 
 def _taken_in(device: Device, record: Task) -> bool:
@@ -324,8 +319,6 @@ FAULTS: Final[dict[str, Hooks]] = {
     "copy-reads-at-enqueue": {"queued": _read_at_enqueue},
     "copy-reads-late": {"load": _read_too_late},
     "memory-scribbled": {"load": _scribble},
-    "cross-device-wait-dropped": {"satisfied": _near_only},
-    "wrong-device-accepted": {"refuses": lambda device, op: False},
     "hostfn-early": {"queued": _call_at_enqueue, "call": lambda device, task: None},
     "hostfn-async": {"functions_hold": False},
     "hostfn-twice": {"call": _call_twice},
@@ -357,12 +350,13 @@ def hooks_of(name: str) -> Hooks:
         return FAULTS[name]
     from conformance.backends.reference import beside  # it needs the sessions, which need this module
 
-    if name in beside.FAULTS:
-        return beside.FAULTS[name]
+    for table in (across.FAULTS, beside.FAULTS):
+        if name in table:
+            return table[name]
     base = name.removesuffix("-device")
     if base != name and base.startswith("late-") and "publish" in FAULTS.get(base, {}):
         return FAULTS[base] | {"satisfied": _published}
-    known = [*FAULTS, *beside.FAULTS, *(f"queues-{k}" for k in range(1, 8))]
+    known = [*FAULTS, *across.FAULTS, *beside.FAULTS, *(f"queues-{k}" for k in range(1, 8))]
     raise UsageError(unknown_name("fault", name, known, "(see 'stream-conformance list --faults')"))
 
 

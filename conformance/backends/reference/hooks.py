@@ -62,6 +62,10 @@ class Beside:
         """Is it an error if a captured stream waits for an event outside the capture?"""
         return True
 
+    def refuses_time_across(self) -> bool:
+        """Is it an error to ask for the time between events of two devices?"""
+        return True
+
     def imported_complete(self) -> bool:
         """Does another process take a shared event for complete, whatever it stands for?"""
         return False

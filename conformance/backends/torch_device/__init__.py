@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 from conformance.backends.api import Clock, DeviceInfo, EventFlags, GateKind, Opinion, Request
 from conformance.backends.calls import HelperPool, HostClock
 from conformance.backends.gates import KINDS, GateError, Ladder, NoGate
+from conformance.backends.identity import identify, unique_name
 from conformance.backends.registry import PROFILES
 from conformance.backends.torch_device.beside import Beside
-from conformance.backends.torch_device.far import Far, missing
+from conformance.backends.torch_device.far import Far, missing, second_index
 from conformance.backends.torch_device.kinds import HostFunctions, OtherStreams
 from conformance.backends.torch_device.loading import available, load, stand_in
 from conformance.backends.torch_device.resources import DRAIN_LIMIT, ROWS, STREAMS, Memory, Tokens
 from conformance.backends.torch_device.session import UNSUPPORTED, TorchSession, not_idle
 from conformance.backends.torch_device.surfaces import GenericSurface, Surface, VendorSurface
 from conformance.backends.torch_device.warmup import warm_up, warm_up_others
-from conformance.errors import BackendUnavailable
+from conformance.errors import BackendUnavailable, SuiteError, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +85,8 @@ class TorchBackend:
         self._streams = {family: [self._surfaces[family].stream() for _ in range(STREAMS)] for family in used}
         self.memory = Memory(self.torch, torch_device)
         self._tokens = Tokens(self.torch, torch_device, self.clock)
-        self._service = self._surfaces["vendor"].stream()
+        #: For what belongs to no stream of a program: the clearing of rows, and torch's part in copies between devices.
+        self.service = self.main_surface.stream()
         self.usable = True
         for family in used:
             warm_up(self._surfaces[family], self._streams[family][:2], self.memory, self.helpers)
@@ -104,6 +106,7 @@ class TorchBackend:
         self._take_second()
         self._no_opinion = self._prepare_opinion()
         self._far: Far | None = None
+        self._no_far = missing(self.module, vendor.module, surface)
         self._others = {family: OtherStreams(self._surfaces[family], self.ladder, self._no_gate) for family in used}
         for family in used:
             warm_up_others(self._surfaces[family], self._others[family], self.memory)
@@ -132,10 +135,26 @@ class TorchBackend:
         return self._others[surface.name]
 
     def far(self) -> Far:
-        """What a program has on a second device; made when first asked for, with no gate closed."""
+        """What a program has on a second device; made when first asked for, with no gate closed.
+
+        Raises Unsupported where there is none, or it cannot be used.
+        """
+        if self._far is None and not self._no_far:
+            refusals: tuple[type[Exception], ...] = (SuiteError, *self.vendor_errors)
+            try:
+                self._far = Far(self)
+            except refusals as error:
+                self._no_far = " ".join(f"{type(error).__name__}: {error}".split())
         if self._far is None:
-            self._far = Far(self)
+            raise Unsupported("second-device", self._no_far)
         return self._far
+
+    def _far_missing(self) -> str | None:
+        try:
+            self.far()
+        except Unsupported as error:
+            return error.reason
+        return None
 
     def _take_second(self) -> None:
         """A pool of a second kind of gate; without one the report says `single-gate`."""
@@ -193,10 +212,9 @@ class TorchBackend:
         if not self.usable:
             raise not_idle(self.name)
         if rows:
-            vendor = self._surfaces["vendor"]
-            with vendor.current(self._service):
+            with self.main_surface.current(self.service):
                 self.memory.device[:rows].zero_()
-            if not self._tokens.drained([(vendor, self._service)]):
+            if not self._tokens.drained([(self.main_surface, self.service)]):
                 self.usable = False
                 raise not_idle(self.name)
 
@@ -206,7 +224,7 @@ class TorchBackend:
         far = [pair for pair in streams if self._far is not None and pair[0] is self._far.surface]
         done = self._tokens.drained([pair for pair in streams if pair not in far])
         if far and self._far is not None:
-            done = self._far.tokens.drained(far) and done
+            done = self._far.drained(far) and done
         while done and not (all(gate.idle() for gate in gates) and all(call.returned for call in calls)):
             if self.clock.now() - began > DRAIN_LIMIT:
                 done = False
@@ -215,6 +233,7 @@ class TorchBackend:
         if done:
             # A gate whose launch failed has nothing to wait for, and is not used again.
             whole = [gate for gate in gates if gate.ended() and gate is not self.functions.own]
+            whole = whole if self._far is None else self._far.take_back(whole)
             self._free += [gate for gate in whole if gate.kind != self._second]
             self._free_second += [gate for gate in whole if gate.kind == self._second]
         self.usable = self.usable and done
@@ -222,8 +241,6 @@ class TorchBackend:
 
     def device(self) -> DeviceInfo:
         """The device in use; its name and driver are read as `decide` reads them, without torch."""
-        from conformance.backends.identity import identify, unique_name
-
         properties = self.module.get_device_properties(self.index)
         name, driver = identify(self.name, self.index)
         known = name != "unknown"
@@ -239,7 +256,16 @@ class TorchBackend:
             driver=driver,
             runtime=str(getattr(self.torch.version, self.vendor.version, None) or "") if self.vendor.version else "",
             lock=f"{self.name}-{unique_name(properties, self.index)}",
+            uuid=str(getattr(properties, "uuid", "")),
+            second=self._second_lock(),
         )
+
+    def _second_lock(self) -> str | None:
+        """The lock of the device that programs across devices take too, opened or not."""
+        if missing(self.module, self.main_surface.vendor.module, self.surface):
+            return None
+        index = second_index(self.module, self.index)
+        return f"{self.name}-{unique_name(self.module.get_device_properties(index), index)}"
 
     def gate(self) -> GateKind:
         """The gate kind that the ladder chose, and every kind tried."""
@@ -263,7 +289,7 @@ class TorchBackend:
         if capability == "event-flag-blocking" and self.main_surface.name == "generic":
             return "torch.Event(blocking=True) is accepted and ignored, as torch's docstring says"
         if capability == "second-device":
-            return missing(self.module, self.main_surface.vendor.module, self.surface)
+            return self._far_missing()
         if capability == "host-fn":
             return self.functions.missing or None
         if capability in ("blocking-stream", "priority"):

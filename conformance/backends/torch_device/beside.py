@@ -60,7 +60,7 @@ class Beside:
         self.threads = HostThreads(backend.name, lambda: backend.module.set_device(backend.index))
         self.blocks: dict[int, Block] = {}
         self.storing: set[int] = set()  # sizes that the kernel has stored once
-        self.peer: Peer | None = None
+        self.peers: dict[int, Peer] = {}  # by the device of the other process's stream
 
     @property
     def native(self) -> Native:
@@ -81,7 +81,9 @@ class Beside:
         if name == "graph-capture":
             return DriverGraphs(self.native, inside)
         if name == "ipc-events":
-            return TorchPeers(self, inside)
+            return TorchPeers(self, inside, self.backend.index)
+        if name == "ipc-events-across":
+            return TorchPeers(self, inside, self.backend.far().index)
         return TorchCurrentStream(inside)
 
     def idle(self, inside: Inside) -> None:
@@ -92,8 +94,8 @@ class Beside:
     def close(self) -> None:
         """End the threads and the other process."""
         self.threads.close()
-        if self.peer is not None:
-            self.peer.close()
+        for peer in self.peers.values():
+            peer.close()
 
 
 class TorchBlocks:

@@ -1,6 +1,7 @@
 """The other process: opens the same device, and looks at an event that was recorded elsewhere.
 
-Started by `conformance.backends.torch_device.peers` as ``python -m ... REQUESTS ANSWERS VENDOR DEVICE``.
+Started by `conformance.backends.torch_device.peers` as ``python -m ... REQUESTS ANSWERS VENDOR DEVICE OWN``: events
+are opened on DEVICE, and this process's own stream and memory are on OWN.
 One line is one question, one line its answer. It ends when its pipe closes.
 """
 
@@ -37,13 +38,15 @@ WARM_TOKEN: Final = 1000
 class Looker:
     """A stream of this process, a word of device memory, one of pinned host memory, and the event."""
 
-    def __init__(self, name: str, index: int) -> None:
+    def __init__(self, name: str, index: int, own: int) -> None:
         self._torch, self._module, vendor = load(name)
-        self._module.set_device(index)
+        self._module.set_device(own)
         self._device = self._torch.device(vendor.module, index)
-        self._surface = VendorSurface(self._torch, self._module, vendor, index)
+        self._surface = VendorSurface(self._torch, self._module, vendor, own)
+        self._abroad = VendorSurface(self._torch, self._module, vendor, index) if index != own else None
         self._stream = self._surface.stream()
-        self._source = self._torch.zeros(16, dtype=self._torch.int32, device=self._device)
+        mine = self._torch.device(vendor.module, own)
+        self._source = self._torch.zeros(16, dtype=self._torch.int32, device=mine)
         self._target = self._torch.zeros(16, dtype=self._torch.int32, pin_memory=True)
         self._word = ctypes.c_uint32.from_address(self._target.data_ptr())
         self._helpers = HelperPool("peer")
@@ -54,6 +57,11 @@ class Looker:
     def _warm_up(self) -> None:
         self._event = self._surface.event(EventFlags.DEFAULT)
         self._surface.record(self._event, self._stream)
+        if self._abroad is not None:
+            # The other device's context takes long to make, and a wait across devices is a first use too.
+            event = self._surface.event(EventFlags.DEFAULT)
+            self._abroad.record(event, self._abroad.stream())
+            self._surface.wait(self._stream, event)
         self.queue(WARM_TOKEN, behind=True)
         self.synchronize()
         began = time.perf_counter()
@@ -105,7 +113,7 @@ def main(arguments: Sequence[str]) -> None:
     requests, answers = int(arguments[0]), int(arguments[1])
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    looker = Looker(arguments[2], int(arguments[3]))
+    looker = Looker(arguments[2], int(arguments[3]), int(arguments[4]))
     lines = Lines(requests)
     _say(answers, {"value": "ready"})
     try:

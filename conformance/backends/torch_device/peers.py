@@ -1,4 +1,4 @@
-"""Another process of the same device, to which events are handed over: the side of the process that records them.
+"""Another process, to which events are handed over: the side of the process that records them.
 
 The other side is `conformance.backends.torch_device.peer`.
 """
@@ -32,7 +32,8 @@ ENDING: Final = 1.0
 class Peer:
     """The process. Its pipes are its own, and it ends when they close."""
 
-    def __init__(self, name: str, index: int) -> None:
+    def __init__(self, name: str, index: int, own: int) -> None:
+        """Events of device ``index`` are opened there; its stream is on device ``own``."""
         self._errors = Capture()
         requests, self._requests = os.pipe()
         answers, theirs = os.pipe()
@@ -40,7 +41,7 @@ class Peer:
         self._lines = Lines(answers)
         try:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.peer", str(requests), str(theirs), name, str(index)],
+                [sys.executable, "-m", f"{__package__}.peer", str(requests), str(theirs), name, str(index), str(own)],
                 cwd=Path(conformance.__file__).parents[1],
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
                 stdin=subprocess.DEVNULL,
@@ -112,14 +113,15 @@ class Peer:
 class TorchPeers:
     """The process as a session has it; it is started when it is first asked for, and kept."""
 
-    def __init__(self, beside: Beside, inside: Inside) -> None:
+    def __init__(self, beside: Beside, inside: Inside, own: int) -> None:
         if inside.backend.surface == "generic":
             raise Unsupported("ipc-events", "torch.Event.ipc_handle raises NotImplementedError on every device")
-        if beside.peer is not None and beside.peer.refused:
-            raise beside.peer.refusal()
-        if beside.peer is None or beside.peer.gone:
-            beside.peer = Peer(beside.backend.name, beside.backend.index)
-        self._peer, self._inside = beside.peer, inside
+        peer = beside.peers.get(own)
+        if peer is not None and peer.refused:
+            raise peer.refusal()
+        if peer is None or peer.gone:
+            peer = beside.peers[own] = Peer(beside.backend.name, beside.backend.index, own)
+        self._peer, self._inside = peer, inside
 
     @property
     def ready(self) -> bool:

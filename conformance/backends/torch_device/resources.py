@@ -42,11 +42,11 @@ def pinned(torch: Any, rows: int, columns: int) -> Any:
 class Memory:
     """Device rows, and pinned host rows that the host reads by plain loads."""
 
-    def __init__(self, torch: Any, device: Any) -> None:
-        self.device = torch.zeros((ROWS, WORDS), dtype=torch.int32, device=device)
-        self.host = pinned(torch, ROWS, WORDS)
+    def __init__(self, torch: Any, device: Any, rows: int = ROWS) -> None:
+        self.device = torch.zeros((rows, WORDS), dtype=torch.int32, device=device)
+        self.host = pinned(torch, rows, WORDS)
         base, stride = self.host.data_ptr(), WORDS * 4
-        self.words = [ctypes.c_uint32.from_address(base + row * stride) for row in range(ROWS)]
+        self.words = [ctypes.c_uint32.from_address(base + row * stride) for row in range(rows)]
         self._size = stride
 
     def clear_host(self, rows: int) -> None:

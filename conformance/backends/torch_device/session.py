@@ -25,6 +25,7 @@ from probes.program import (
     is_far,
     is_high_priority,
     is_host_buffer,
+    is_peer_copy,
 )
 
 if TYPE_CHECKING:
@@ -72,10 +73,11 @@ class TorchSession:
         memory = backend.memory
         self._host = {name: memory.host[row] for row, name in enumerate(host)}
         self._words = {name: memory.words[row] for row, name in enumerate(host)}
-        self._device = {name: memory.device[row] for row, name in enumerate(device)}
-        for row, name in enumerate(filter(is_far, device)):
-            self._device[name] = backend.far().memory[row]
-            backend.far().clear()
+        near, far = ([n for n in device if is_far(n) is side] for side in (False, True))
+        self._device = {name: memory.device[row] for row, name in enumerate(near)}
+        if far:
+            self._device |= {name: backend.far().rows[row] for row, name in enumerate(far)}
+            backend.far().clear(len(far))
         memory.clear_host(len(host))
         # Events belong to the family of the stream that records them; an unrecorded one to the first waiter's.
         self._events: dict[str, Any] = {}
@@ -84,7 +86,7 @@ class TorchSession:
         self._closed: bool | None = None
         if request.functions:
             backend.functions.begin(request.functions)
-        backend.clear_device(len(device))
+        backend.clear_device(len(near))
 
     def issue(self, op: DeviceOp) -> None:
         """Queue one operation by the calls that an engine makes."""
@@ -95,7 +97,9 @@ class TorchSession:
             shared = self._backend.one_gate_at_a_time(second=self._second)
             if shared and not all(gate.ended() for gate in self._gates.values()):
                 raise Unsupported("several-gates", "one callback thread of the driver runs all host functions")
-            gate = self._gates[op.gate] = self._backend.take_gate(second=self._second)
+            far = is_far(op.stream)
+            taken = self._backend.far().take_gate() if far else self._backend.take_gate(second=self._second)
+            gate = self._gates[op.gate] = taken
             gate.enqueue(surface.gated(stream), self._limit)
         elif isinstance(op, Fill):
             with surface.current(stream):
@@ -130,7 +134,8 @@ class TorchSession:
             raise Unsupported("host-copy", UNSUPPORTED["host-copy"])
         source = (self._host if is_host_buffer(op.source) else self._device)[op.source]
         target = (self._host if is_host_buffer(op.target) else self._device)[op.target]
-        with surface.current(stream):
+        peer = is_peer_copy(op)
+        with self._backend.far().peer_copy(surface, stream) if peer else surface.current(stream):
             target.copy_(source, non_blocking=True)
 
     def _event(self, name: str, surface: Surface) -> Any:
@@ -187,10 +192,15 @@ class TorchSession:
         elif isinstance(call, SyncStream):
             blocking = self._streams[call.stream].synchronize
         else:
-            blocking = self._backend.main_surface.synchronize
+            blocking = self._synchronize
         helper = self._backend.helpers.start(blocking)
         self._calls.append(helper)
         return helper
+
+    def _synchronize(self) -> None:
+        """Every device that the program uses."""
+        for index in sorted({surface.index for surface in self._surfaces.values()} | {self._backend.index}):
+            self._backend.module.synchronize(index)
 
     def extra(self, name: str) -> object:
         """What an experiment asks for, before any gate closes."""
