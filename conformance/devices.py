@@ -14,7 +14,12 @@ from conformance.backends.api import DeviceInfo
 
 def device_lock(device: DeviceInfo) -> AbstractContextManager[object]:
     """The lock of a device, to be held while a case runs; nothing for a device that cannot be disturbed."""
-    if device.lock is None:
+    return lock_named(device.lock)
+
+
+def lock_named(name: str | None) -> AbstractContextManager[object]:
+    """The lock of this name (`DeviceInfo.lock`); nothing for None."""
+    if name is None:
         return contextlib.nullcontext()
     folder = user_cache_path("stream-conformance", ensure_exists=True)
-    return FileLock(folder / (re.sub(r"[^A-Za-z0-9.-]+", "_", device.lock) + ".lock"))
+    return FileLock(folder / (re.sub(r"[^A-Za-z0-9.-]+", "_", name) + ".lock"))

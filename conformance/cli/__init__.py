@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from conformance import __version__
-from conformance.cli import decide, info, run, selftest
+from conformance.cli import decide, fuzz, info, run, selftest
 from conformance.errors import BackendUnavailable, HarnessError, SuiteError, UsageError
 
 
@@ -18,7 +18,7 @@ def cli() -> None:
     """Says what a device's streams and events really do, and whether an engine needs the copy-stream ring."""
 
 
-for command in (*info.COMMANDS, run.run_command, decide.decide_command, selftest.selftest_command):
+for command in (*info.COMMANDS, run.run_command, decide.decide_command, selftest.selftest_command, fuzz.fuzz_command):
     cli.add_command(command)
 
 #: Exit codes that all commands share.

@@ -54,9 +54,7 @@ def judge_program(backend: Backend, program: Program, choice: Choice, numbers: N
     result = result_of(backend, trial)
     return Judged(
         failed=tuple(sorted(c.clause for c in result.clauses if c.verdict is Verdict.NON_CONFORMANT)),
-        unclear=tuple(
-            sorted(f"{c.clause} {c.reason}" for c in result.clauses if c.verdict is Verdict.INCONCLUSIVE)
-        ),
+        unclear=tuple(sorted(f"{c.clause} {c.reason}" for c in result.clauses if c.verdict is Verdict.INCONCLUSIVE)),
         error=trial.error or trial.missing,
         result=result,
     )

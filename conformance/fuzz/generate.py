@@ -75,7 +75,7 @@ class _Writer:
         if rng.random() < _DEFAULT:
             self.streams[-1] = DEFAULT_STREAM
         self.events = [f"e{n + 1}" for n in range(1 + int(rng.random() * size.events))]
-        self.gates = 1 + int(rng.random() * size.gates)
+        self.gates = min(2, size.gates - 1) + int(rng.random() * (size.gates - min(2, size.gates - 1) + 1))
         self.buffers = [f"x{n + 1}" for n in range(size.buffers)]
         self.wanted = size.least + int(rng.random() * (size.most - size.least + 1))
         self.made_gates = self.made_hosts = self.device = 0

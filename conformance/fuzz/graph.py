@@ -24,7 +24,7 @@ from probes.program import (
 )
 
 if TYPE_CHECKING:
-    from probes.program import Step
+    from probes.program import Program, Step
 
 
 @dataclass(slots=True)
@@ -127,3 +127,14 @@ class Graph:
             self.hosts.append((buffer, bit, mask, value))
         self.writers[buffer] = writers | bit
         self.values.setdefault(buffer, []).append((bit, value))
+
+
+def proving(program: Program) -> bool:
+    """Does every token of the program prove its copy: no races, each host buffer written once, and never with 0?
+
+    Buffers hold 0 at the start, so a 0 shows nothing.
+    """
+    graph = Graph()
+    for step in program.steps:
+        graph.feed(step)
+    return graph.tidy and all(value for _, _, _, value in graph.hosts)

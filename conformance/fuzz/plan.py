@@ -8,7 +8,7 @@ judged, SHOULD is counted.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from conformance.fuzz.graph import Graph
 from probes.program import (
@@ -160,9 +160,7 @@ class _Compiler:
         closed = tuple(graph.gate)
         early = graph.early()
         if due or again or never or pend or should or early:
-            self.items.append(
-                (LOOK, tuple(due), tuple(again), tuple(never), tuple(pend), tuple(should), early, closed)
-            )
+            self.items.append((LOOK, tuple(due), tuple(again), tuple(never), tuple(pend), tuple(should), early, closed))
 
 
 def _calls(steps: tuple[Step, ...]) -> tuple[tuple[str, int | None], ...]:

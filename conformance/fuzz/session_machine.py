@@ -12,7 +12,7 @@ from conformance.fuzz.screen import PATIENCE, Machine, Tally, screen
 from probes.program import Sync, SyncDevice, SyncStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from conformance.backends.api import Backend, Session, Waiter
     from conformance.fuzz.plan import Item, Plan
@@ -39,9 +39,9 @@ class SessionMachine:
     def __init__(self, backend: Backend, session: Session, program: Program) -> None:
         self._session, self._steps, self._clock = session, program.steps, backend.clock
         self._waiters: dict[str, Waiter] = {}
-        self.query = _Bound(self._query)
-        self.read = _Bound(lambda buffer: partial(session.read, buffer))
-        self.ended = _Bound(lambda gate: partial(session.ended, gate))
+        self.query: Mapping[str, Callable[[], bool]] = _Bound(self._query)
+        self.read: Mapping[str, Callable[[], int]] = _Bound(lambda buffer: partial(session.read, buffer))
+        self.ended: Mapping[str, Callable[[], bool]] = _Bound(lambda gate: partial(session.ended, gate))
         self.open, self.destroy, self.query_stream = session.open, session.destroy, session.query_stream
         self.now, self.pause = self._clock.now, self._clock.pause
 
