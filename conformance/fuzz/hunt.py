@@ -6,8 +6,9 @@ import time
 from collections import Counter
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
+from conformance.errors import DeviceError
 from conformance.fuzz import source
 from conformance.fuzz.corpus import read_text
 from conformance.fuzz.enumerate_programs import enumerated
@@ -15,6 +16,7 @@ from conformance.fuzz.generate import program_of
 from conformance.fuzz.hunter import Hunter, SimpleScreen
 from conformance.fuzz.messages import Caught, Progress
 from conformance.fuzz.plan import compile_plan
+from conformance.fuzz.pooled import PooledScreen, can_pool
 from conformance.fuzz.recipe import SIZES, recipe_for
 from conformance.fuzz.shape import canonical
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from conformance.backends.api import Backend
+    from conformance.backends.torch_device import TorchBackend
     from conformance.fuzz.hunter import Screen
     from conformance.fuzz.messages import Job
     from conformance.fuzz.recipe import Recipe
@@ -35,6 +38,8 @@ UNSTEADY: Final = 200
 
 def open_screen(backend: Backend) -> Screen:
     """The fastest fast path that the backend has."""
+    if can_pool(backend):
+        return PooledScreen(cast("TorchBackend", backend))
     return SimpleScreen(backend)
 
 
@@ -57,6 +62,7 @@ def hunt(
     operations: Counter[int] = Counter()
     gates: Counter[int] = Counter()
     position, sets, unsteady = job.first, set[tuple[str, ...]](), 0
+    by_hand = aside = 0.0  # seconds of a round of the loop by hand, and those spent on it
 
     def progress(*, ended: bool = False) -> Progress:
         return Progress(
@@ -64,7 +70,8 @@ def hunt(
             tally=asdict(screen.tally),
             operations=dict(operations),
             gates=dict(gates),
-            seconds=time.monotonic() - began - hunter.careful_seconds,
+            seconds=time.monotonic() - began - hunter.careful_seconds - aside,
+            by_hand=by_hand,
             ended=ended,
         )
 
@@ -76,6 +83,7 @@ def hunt(
         if caught is not None:
             yield caught
             sets |= {caught.failed} if caught.failed else set()
+    by_hand = screen.by_hand()
     began = time.monotonic()
     hunter.careful_seconds = 0.0
     for index, plan, choice, size, at_hand in _entries(job, recipe):
@@ -93,11 +101,16 @@ def hunt(
                 sets.add(caught.failed)
             else:
                 unsteady += 1
+            if not getattr(backend, "usable", True):
+                raise DeviceError(f"{backend.name}: the device did not become idle after program {index}")
         if (now := time.monotonic()) - told >= TELL_EVERY:
             told = now
             yield progress()
             if job.seconds is not None and now - began >= job.seconds:
                 break
+    before = time.monotonic()
+    by_hand = min(by_hand, screen.by_hand())
+    aside = time.monotonic() - before
     yield progress(ended=True)
 
 

@@ -56,7 +56,11 @@ class Screen(Protocol):
     tally: Tally
 
     def run(self, plan: Plan, program: Callable[[], Program], choice: Choice) -> str:
-        """The first anomaly of a program in words, or empty; the device is idle afterwards."""
+        """The first anomaly of a program in words, or empty; after an anomaly the device is idle."""
+        ...
+
+    def by_hand(self) -> float:
+        """Seconds of one round of a loop written out by hand; 0 where there is none."""
         ...
 
 
@@ -70,6 +74,10 @@ class SimpleScreen:
     def run(self, plan: Plan, program: Callable[[], Program], choice: Choice) -> str:
         """The first anomaly."""
         return self._screen.run(plan, program(), choice)
+
+    def by_hand(self) -> float:
+        """There is none: a session a program is what is measured here."""
+        return 0.0
 
 
 @dataclass(slots=True)

@@ -37,8 +37,8 @@ ISSUE, OPEN, QUERY_STREAM, SYNC_STREAM, SYNC, SYNC_DEVICE, DESTROY, LOOK = range
 BUSY, IDLE, EITHER = range(3)
 
 Item = tuple[Any, ...]
-#: (observe, flags, events that are used before they are recorded, streams used, gates, items)
-Plan = tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[Item, ...]]
+#: (observe, flags, events that are used before they are recorded, streams, gates, items, host buffers)
+Plan = tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[Item, ...], tuple[str, ...]]
 
 
 def compile_plan(program: Program, choice: Choice, *, calls: bool = True) -> Plan | None:
@@ -92,6 +92,7 @@ class _Compiler:
             self.program.streams,
             self.program.gates,
             tuple(self.items),
+            self.program.host_buffers,
         )
 
     def _find_fresh(self) -> None:
