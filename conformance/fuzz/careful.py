@@ -34,7 +34,7 @@ class Judged:
 
 
 def numbers_for(backend: Backend) -> Numbers:
-    """Once on a virtual clock; briefly and three times in real time."""
+    """Once on a virtual clock; three times in real time, with the holds of a quick run."""
     return Numbers(repeat=1) if backend.clock.virtual else replace(DEPTHS[Depth.QUICK], quick=False)
 
 

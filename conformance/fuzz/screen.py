@@ -22,14 +22,15 @@ from conformance.fuzz.plan import (
     SYNC_DEVICE,
     SYNC_STREAM,
 )
+from conformance.numbers import Numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from conformance.fuzz.plan import Item, Plan
 
-#: Seconds after which the fast path gives a MUST event, or a call that must return, to the careful one.
-PATIENCE: Final = 0.1
+#: Seconds after which a MUST event is late, and a call that must return blocks: the deadline of every judgement.
+PATIENCE: Final = Numbers().deadline
 #: Looks without an answer before the clock is asked and time is let pass.
 SPIN: Final = 50
 
