@@ -100,6 +100,19 @@ class KernelGate:
         return not self.use or self.use in self.world.device.gates_ended
 
 
+class HelperCall:
+    """Keeps no reference to the event, as the real one keeps none once its call has returned."""
+
+    error = None
+
+    def __init__(self, device: Device, event: Event | None) -> None:
+        self.device, self.name = device, None if event is None else event.name
+
+    @property
+    def returned(self) -> bool:
+        return self.name is None or self.device.synchronize(self.name)
+
+
 class World:
     """A `TorchBackend` as far as `PooledScreen` looks at it."""
 
@@ -140,17 +153,7 @@ class World:
 
     def start(self, call: Any) -> Any:
         """A helper inside ``call``, which is an event's synchronize or the device's."""
-        event = getattr(call, "__self__", None)
-        device = self.device
-
-        class Call:
-            error = None
-
-            @property
-            def returned(self) -> bool:
-                return event is None or device.synchronize(event.name)
-
-        return Call()
+        return HelperCall(self.device, getattr(call, "__self__", None))
 
     def until(self, seen: Any) -> None:
         for _ in range(100):

@@ -1,0 +1,254 @@
+"""Generated programs on the reference device: what they find, what they leave alone, and how small it gets."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from helpers import cli, is_one_line
+
+from conformance.backends.reference import ReferenceBackend
+from conformance.backends.reference.device import Device, Task
+from conformance.faults import FAULTS
+from conformance.fuzz import source
+from conformance.fuzz.careful import judge_program, numbers_for
+from conformance.fuzz.corpus import load, read_text
+from conformance.fuzz.generate import program_of
+from conformance.fuzz.hunt import hunt, recipe_of
+from conformance.fuzz.messages import Caught, Job, Progress
+from conformance.fuzz.plan import compile_plan
+from conformance.fuzz.power import LIMIT, Row, rows, table
+from conformance.fuzz.recipe import SIZES, Choice, Recipe
+from conformance.fuzz.session_machine import SessionScreen
+from conformance.fuzz.shape import mended
+from probes.notation import parse
+from probes.program import Program, is_host
+
+if TYPE_CHECKING:
+    from conformance.backends.api import Backend
+
+DOCS = Path(__file__).parents[1] / "docs" / "fuzz.md"
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Row]:
+    return {row.fault: row for row in rows()}
+
+
+def run(backend: Backend, **job: Any) -> tuple[list[Caught], Progress]:
+    asked = Job(**({"seed": 1, "size": "medium", "last": 200} | job))
+    messages = list(hunt(asked, backend, recipe_of(asked, backend)))
+    last = messages[-1]
+    assert isinstance(last, Progress)
+    assert last.ended
+    return [message for message in messages if isinstance(message, Caught)], last
+
+
+def fails(backend: Backend, program: Program, choice: Choice, clause: str) -> bool:
+    return clause in judge_program(backend, program, choice, numbers_for(backend)).failed
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_found_by_generated_programs_alone(found: dict[str, Row], fault: str) -> None:
+    row = found[fault]
+    assert 1 <= row.programs <= LIMIT
+    assert set(row.failed) & FAULTS[fault].allowed
+    assert 1 <= row.operations <= 7
+    # What was shrunk fails on the wrong device and not on a right one.
+    program = parse(row.shrunk)
+    assert not any(fails(ReferenceBackend(), program, Choice(), clause) for clause in row.failed)
+
+
+def test_the_table_in_the_documents_is_what_is_found(found: dict[str, Row]) -> None:
+    assert table(found.values()) in DOCS.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("fault", ["late-next-wait", "wait-newest-record", "destroy-drops-waits", "fifo-violated"])
+def test_nothing_can_be_taken_out_of_a_shrunk_program(found: dict[str, Row], fault: str) -> None:
+    row, backend = found[fault], ReferenceBackend((fault,))
+    steps = parse(row.shrunk).steps
+    assert fails(backend, Program(steps), Choice(), row.clause)
+    for gone in (n for n, step in enumerate(steps) if not is_host(step)):
+        smaller = mended([step for n, step in enumerate(steps) if n != gone])
+        plan = None if smaller is None else compile_plan(smaller, Choice())
+        assert smaller is None or plan is None or not fails(backend, smaller, Choice(), row.clause) or _blind(smaller)
+
+
+def _blind(program: Program) -> bool:
+    """A token of 0 proves nothing, so the shrinker leaves such a program alone."""
+    from conformance.fuzz.graph import proving
+
+    return not proving(program)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [(), ("queues-1",), ("queues-2",), ("slow-device",)],
+    ids=["clean", "one-queue", "two-queues", "slow"],
+)
+def test_legal_devices_survive(faults: tuple[str, ...]) -> None:
+    for size in SIZES:
+        caught, last = run(ReferenceBackend(faults), size=size, last=150)
+        assert not caught
+        assert last.tally["programs"] == 150
+        assert last.tally["must"] > 100
+        assert last.tally["pend"] > 100
+        if faults == ("queues-1",):  # which owes no concurrency, and shows little
+            assert last.tally["held"] < last.tally["should"]
+
+
+@pytest.mark.parametrize("decoy", ["very-slow-device", "gates-expire"])
+def test_a_device_of_which_nothing_can_be_said_has_no_finding_and_no_pass(decoy: str) -> None:
+    caught, _ = run(ReferenceBackend((decoy,)), last=25)
+    assert caught
+    assert not any(message.failed for message in caught)
+
+
+def test_the_ordinary_rules_find_nothing_where_the_fast_path_finds_nothing() -> None:
+    """The careful judgement would have the last word: on right devices both are silent."""
+    backend = ReferenceBackend()
+    recipe = Recipe(seed=2, size=SIZES["medium"], slow_copies=True, flags=("default", "blocking"))
+    for index in range(60):
+        program, choice = program_of(recipe, index)
+        judged = judge_program(backend, program, choice, numbers_for(backend))
+        assert not judged.failed
+        assert not judged.error
+
+
+@pytest.mark.parametrize("fault", ["late-next-wait", "wait-dropped", "rerecord-ignored", "never-recorded-blocks"])
+def test_the_fast_path_misses_nothing_that_the_ordinary_rules_find(fault: str) -> None:
+    backend = ReferenceBackend((fault,))
+    recipe = Recipe(seed=1, size=SIZES["medium"])
+    screen = SessionScreen(backend, numbers_for(backend))
+    both = 0
+    for index in range(60):
+        program, choice = program_of(recipe, index)
+        plan = compile_plan(program, choice)
+        assert plan is not None
+        anomaly = screen.run(plan, program, choice)
+        failed = judge_program(backend, program, choice, numbers_for(backend)).failed
+        assert anomaly or not failed, f"{failed}: program {index}"
+        both += bool(anomaly and failed)
+    assert both
+
+
+# ---------------------------------------------------------------------- a public backend's fault
+
+
+class Flagged(Device):
+    """Events as one public CPU backend keeps them: a flag that a record clears and any record of it sets.
+
+    A wait looks at the flag, so it obeys a later record where the first is complete already, and seems right
+    where the first is still pending.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        self.flags: dict[str, bool] = {}
+        super().__init__(*arguments)
+
+    def record(self, task: Task) -> None:
+        super().record(task)
+        self.flags[task.event] = False
+
+    def _finish(self, task: Task) -> None:
+        super()._finish(task)
+        if task.kind == "record":
+            self.flags[task.event] = True
+
+    def satisfied(self, wait: Task) -> bool:
+        return self.flags.get(wait.event, True)
+
+
+def test_a_wait_that_obeys_a_later_record_is_found_and_shrunk() -> None:
+    backend = ReferenceBackend()
+    backend._make = Flagged
+    caught, last = run(backend, last=300, stop_after=4)
+    shrunk = {message.clause: message for message in caught if message.shrunk}
+    assert last.next <= 100
+    # An early token, and the shape that a hand-written test misses: nothing held it at the first record.
+    assert shrunk["EVT-REREC-2"].operations <= 6
+    assert shrunk["EVT-WAIT-2"].operations <= 6
+    for message in shrunk.values():
+        assert fails(backend, parse(message.shrunk), Choice(), message.clause) or message.shrunk_observe != "query"
+
+
+# ---------------------------------------------------------------------- programs ahead, the corpus, the command
+
+
+def test_programs_written_ahead_are_the_same_in_the_same_order() -> None:
+    recipe = Recipe(seed=9, size=SIZES["medium"])
+    here = [entry[:4] for entry in source.here(recipe, 10, 300)]
+    assert [entry[:4] for entry in source.ahead(recipe, 10, 300, 2)] == here
+    # And whoever has enough can stop.
+    some = source.ahead(recipe, 0, 1 << 40, 2)
+    assert len(list(islice(some, 70))) == 70
+    some.close()
+
+
+def test_a_run_by_the_command_is_deterministic_and_replays_its_corpus_first(tmp_path: Path) -> None:
+    def fuzz(*more: object) -> Any:
+        return cli("fuzz", "--backend", "reference", "--fault", "wait-dropped", "--out", tmp_path / "out", *more)
+
+    first = fuzz("--seed", 3)
+    assert first.code == 1
+    (text,) = load(tmp_path / "out" / "corpus")
+    program, choice = read_text(text)
+    assert fails(ReferenceBackend(("wait-dropped",)), program, choice, "EVT-WAIT-1")
+    again = fuzz("--seed", 4)
+    assert again.code == 1
+    assert "corpus 0: " in again.out
+    assert "0 programs, 1 of the corpus" in again.out
+    # One index alone is the same program with the same finding.
+    index = first.out.split("program ")[1].split(":")[0]
+    replay = fuzz("--seed", 3, "--index", index)
+    assert replay.code == 1
+    assert f"program {index}: " in replay.out
+    assert load(tmp_path / "out" / "corpus") == (text,)
+    right = cli("fuzz", "--backend", "reference", "--programs", 50, "--out", tmp_path / "out")
+    assert right.code == 0
+    assert "50 programs, 1 of the corpus before them: 0 with a finding" in right.out
+
+
+def test_every_program_up_to_a_size(tmp_path: Path) -> None:
+    def fuzz(*more: object) -> Any:
+        return cli("fuzz", "--backend", "reference", "--exhaustive", 3, "--out", tmp_path / "out", *more)
+
+    whole = fuzz()
+    assert whole.code == 0
+    assert "346 programs" in whole.out
+    assert fuzz("--fault", "late-idle").code == 1
+
+
+def test_what_gave_no_verdict_is_no_pass(tmp_path: Path) -> None:
+    done = cli("fuzz", "--backend", "reference", "--fault", "gates-expire", "--programs", 5, "--out", tmp_path / "out")
+    assert done.code == 3
+    assert "unsteady" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--backend", "refrence"), "did you mean reference"),
+        (("--backend", "reference", "--fault", "late"), "unknown fault"),
+        (("--backend", "reference", "--programs", 5, "--minutes", 1), "give one of them"),
+        (("--backend", "reference", "--exhaustive", 2, "--index", 1), "leave --programs and --index out"),
+        (("--backend", "cuda", "--size", "large"), "small or medium"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused_in_one_line(
+    tmp_path: Path, arguments: tuple[object, ...], said: str
+) -> None:
+    done = cli("fuzz", *arguments, "--out", tmp_path / "out")
+    assert done.code == 2
+    assert said in done.err
+    assert is_one_line(done.err)
+
+
+def test_a_corpus_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_text("s1: gate\n")
+    done = cli("fuzz", "--backend", "reference", "--corpus", tmp_path, "--out", tmp_path / "out")
+    assert done.code == 2
+    assert "bad.txt" in done.err
+    assert is_one_line(done.err)
