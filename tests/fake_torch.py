@@ -126,9 +126,9 @@ class World:
         self.side = [Stream(self, f"s{n}") for n in range(1, 9)]
         self.default = self.current = Stream(self, "default")
         self.memory = SimpleNamespace(
-            device=[Row(self, f"x{n}") for n in range(32)],
-            host=[Row(self, f"h{n}") for n in range(32)],
-            words=[Word(self, f"h{n}") for n in range(32)],
+            device=[Row(self, f"x{n + 1}") for n in range(64)],
+            host=[Row(self, f"h{n + 1}") for n in range(64)],
+            words=[Word(self, f"h{n + 1}") for n in range(64)],
         )
         self.module = SimpleNamespace(set_stream=self.set_stream)
         self.helpers = SimpleNamespace(start=self.start)

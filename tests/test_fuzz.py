@@ -101,7 +101,7 @@ def test_legal_devices_survive(faults: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("decoy", ["very-slow-device", "gates-expire"])
 def test_a_device_of_which_nothing_can_be_said_has_no_finding_and_no_pass(decoy: str) -> None:
-    caught, _ = run(ReferenceBackend((decoy,)), last=25)
+    caught, _ = run(ReferenceBackend((decoy,)), last=8)
     assert caught
     assert not any(message.failed for message in caught)
 
@@ -209,6 +209,20 @@ def test_a_run_by_the_command_is_deterministic_and_replays_its_corpus_first(tmp_
     right = cli("fuzz", "--backend", "reference", "--programs", 50, "--out", tmp_path / "out")
     assert right.code == 0
     assert "50 programs, 1 of the corpus before them: 0 with a finding" in right.out
+
+
+def test_what_a_backend_cannot_run_is_left_out_of_its_corpus() -> None:
+    slow = "s1: fill x1 1, copy x1 -> h1 until g1, record e1\nhost: open g1\n"
+    other = "s1: wait e1, record e2\nhost: query-stream s1\n"
+    blocking = "# flags: blocking\ns1: record e1\nhost: query-stream s1\n"
+    job = Job(seed=1, size="small", texts=(slow, other, blocking))
+    backend = ReferenceBackend()
+    *_, last = hunt(job, backend, Recipe(seed=1, size=SIZES["small"], unrecorded=False))
+    assert isinstance(last, Progress)
+    assert (last.skipped, last.tally["programs"]) == (3, 0)
+    *_, last = hunt(job, backend, recipe_of(job, backend))
+    assert isinstance(last, Progress)
+    assert (last.skipped, last.tally["programs"]) == (0, 3)
 
 
 def test_every_program_up_to_a_size(tmp_path: Path) -> None:

@@ -219,8 +219,9 @@ class _Told:
                 tally[name] = tally.get(name, 0) + count
         seconds = sum(progress.seconds for progress in self.progress)
         programs = sum(operations.values())
+        replayed = len(self.job.texts) - max((progress.skipped for progress in self.progress), default=0)
         lines = [
-            f"{programs} programs, {len(self.job.texts)} of the corpus before them: {len(self.found)} with a finding, "
+            f"{programs} programs, {replayed} of the corpus before them: {len(self.found)} with a finding, "
             f"{len(self.unsteady)} unsteady, {len(self.lost)} lost",
             f"looks: {tally.get('must', 0)} MUST seen, {tally.get('pend', 0)} PEND held, "
             f"{tally.get('held', 0)} of {tally.get('should', 0)} SHOULD seen; "

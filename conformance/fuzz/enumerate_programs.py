@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import permutations
 from typing import TYPE_CHECKING, Final
 
-from probes.program import Copy, Fill, Gate, Open, Program, QueryStream, Record, Wait, WaitStream
+from probes.program import Copy, Fill, Gate, Open, Program, Read, Record, Wait, WaitStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def enumerated(size: int, *, unrecorded: bool = True) -> Iterator[Program]:
             steps, gates = _steps(shape)
             for order in permutations(gates):
                 opened: list[Step] = [Open(gate=gate) for gate in order]
-                yield Program((*steps, *(opened or [QueryStream(stream="s1")])))
+                yield Program((*steps, *(opened or [Read(buffer="h1")])))
 
 
 def _shapes(left: int, sofar: Shape, streams: int, events: int) -> Iterator[Shape]:

@@ -20,6 +20,7 @@ from probes.program import (
     Open,
     Program,
     QueryStream,
+    Read,
     Record,
     Sync,
     SyncDevice,
@@ -72,7 +73,7 @@ class _Writer:
         self.steps: list[Step] = []
         self.graph = Graph()
         self.streams = [f"s{n + 1}" for n in range(2 + int(rng.random() * (size.streams - 1)))]
-        if rng.random() < _DEFAULT:
+        if rng.random() < _DEFAULT and recipe.default_stream:
             self.streams[-1] = DEFAULT_STREAM
         self.events = [f"e{n + 1}" for n in range(1 + int(rng.random() * size.events))]
         self.gates = min(2, size.gates - 1) + int(rng.random() * (size.gates - min(2, size.gates - 1) + 1))
@@ -117,7 +118,8 @@ class _Writer:
                 for _ in range(1 + int(self.random() * 3)):
                     self.operation(_DRAWN[int(self.random() * len(_DRAWN))], self.pick(self.streams), "")
         if not self.steps or not isinstance(self.steps[-1], Open):
-            self.host("query-stream")  # so that the last operations are looked at
+            # So that the last operations are looked at.
+            self.add(Read(buffer="h1") if self.made_hosts else SyncDevice(), device=False)
         return Program(tuple(self.steps))
 
     def open_some(self) -> None:
@@ -219,7 +221,7 @@ class _Writer:
         """Add a host step of this kind if it is possible now and cannot block for ever."""
         graph = self.graph
         used = [s for s in self.streams if s in graph.past]
-        if kind == "query-stream" and used:
+        if kind == "query-stream" and used and self.recipe.stream_queries:
             self.add(QueryStream(stream=self.pick(used)), device=False)
         elif kind == "sync-stream":
             ready = [s for s in used if graph.serial(graph.past[s])]

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from dataclasses import asdict
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
 from conformance.errors import DeviceError
@@ -19,6 +20,7 @@ from conformance.fuzz.plan import compile_plan
 from conformance.fuzz.pooled import PooledScreen, can_pool
 from conformance.fuzz.recipe import SIZES, recipe_for
 from conformance.fuzz.shape import canonical
+from probes.program import DEFAULT_STREAM, Copy, QueryStream, Record, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from conformance.backends.torch_device import TorchBackend
     from conformance.fuzz.hunter import Screen
     from conformance.fuzz.messages import Job
-    from conformance.fuzz.recipe import Recipe
+    from conformance.fuzz.recipe import Choice, Recipe
     from probes.program import Program
 
 #: Seconds between two words on how far the hunt is.
@@ -62,6 +64,7 @@ def hunt(
     operations: Counter[int] = Counter()
     gates: Counter[int] = Counter()
     position, sets, unsteady = job.first, set[tuple[str, ...]](), 0
+    skipped = 0  # programs of the corpus that need what the backend lacks
     by_hand = aside = 0.0  # seconds of a round of the loop by hand, and those spent on it
 
     def progress(*, ended: bool = False) -> Progress:
@@ -72,21 +75,28 @@ def hunt(
             gates=dict(gates),
             seconds=time.monotonic() - began - hunter.careful_seconds - aside,
             by_hand=by_hand,
+            skipped=skipped,
             ended=ended,
         )
 
     for number, text in enumerate(job.texts):
         program, choice = read_text(text)
         program = canonical(program)
+        if not possible(program, choice, recipe):
+            skipped += 1
+            continue
         mark(-1 - number)
-        caught = hunter.look(-1 - number, compile_plan(program, choice), partial(_same, program), choice)
+        plan = compile_plan(program, choice) if screen.fits(program) else None
+        caught = hunter.look(-1 - number, plan, partial(_same, program), choice)
         if caught is not None:
             yield caught
             sets |= {caught.failed} if caught.failed else set()
     by_hand = screen.by_hand()
+    entries = _entries(job, recipe)
+    ahead = next(entries, None)  # written before the time runs: what writes programs has started then
     began = time.monotonic()
     hunter.careful_seconds = 0.0
-    for index, plan, choice, size, at_hand in _entries(job, recipe):
+    for index, plan, choice, size, at_hand in chain([] if ahead is None else [ahead], entries):
         if len(sets) >= job.stop_after or unsteady >= UNSTEADY:
             break
         mark(index)
@@ -112,6 +122,23 @@ def hunt(
     by_hand = min(by_hand, screen.by_hand())
     aside = time.monotonic() - before
     yield progress(ended=True)
+
+
+def possible(program: Program, choice: Choice, recipe: Recipe) -> bool:
+    """Does a program need nothing that the backend lacks?"""
+    recorded: set[str] = set()
+    if DEFAULT_STREAM in program.streams and not recipe.default_stream:
+        return False
+    for step in program.steps:
+        if isinstance(step, Copy) and step.until is not None and not recipe.slow_copies:
+            return False
+        if isinstance(step, QueryStream) and not recipe.stream_queries:
+            return False
+        if isinstance(step, Record):
+            recorded.add(step.event)
+        elif isinstance(step, Wait) and step.event not in recorded and not recipe.unrecorded:
+            return False
+    return choice.flags in recipe.flags
 
 
 def _same(program: Program) -> Program:

@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import msgspec
 
-from conformance.errors import DeviceError
+from conformance.errors import DeviceError, Unsupported
 from conformance.execution import Setting, execute
 from conformance.fuzz.careful import judge_program, numbers_for
 from conformance.fuzz.messages import Caught
-from conformance.fuzz.screen import EXPIRED, Tally
+from conformance.fuzz.plan import LOOK, compile_plan
+from conformance.fuzz.screen import EXPIRED, PATIENCE, Tally
 from conformance.fuzz.session_machine import SessionScreen
-from conformance.fuzz.shape import size_of, witnessed
+from conformance.fuzz.shape import canonical, size_of, witnessed
 from conformance.fuzz.shrink import Shrinker
 from probes.notation import parse, print_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conformance.backends.api import Backend
+    from conformance.backends.api import Backend, Request, Session
     from conformance.fuzz.careful import Judged
     from conformance.fuzz.plan import Plan
     from conformance.fuzz.recipe import Choice, Recipe
     from probes.program import Program
 
 #: What shows how long the device takes for an operation.
-PACE: Final = "s1: fill x1 1, copy x1 -> h1, record e1\nhost: query-stream s1"
+PACE: Final = "s1: fill x1 1, copy x1 -> h1, record e1\nhost: read h1"
+#: Seconds until something owed is odd while a program shrinks in real time: what is left is judged in full.
+GLANCE: Final = 0.05
 #: Clauses that other clauses' defects bring along: a program is shrunk by another one if there is one.
 _LAST: Final = ("EVT-LIVE-1", "EVT-REREC-1")
 #: Clauses of events that came too late or not at all: on a device that is slow itself they prove nothing.
@@ -55,8 +59,12 @@ class Screen(Protocol):
 
     tally: Tally
 
-    def run(self, plan: Plan, program: Callable[[], Program], choice: Choice) -> str:
+    def run(self, plan: Plan, program: Callable[[], Program], choice: Choice, patience: float = PATIENCE) -> str:
         """The first anomaly of a program in words, or empty; after an anomaly the device is idle."""
+        ...
+
+    def fits(self, program: Program) -> bool:
+        """Can the fast path run a program of these names?"""
         ...
 
     def by_hand(self) -> float:
@@ -71,9 +79,13 @@ class SimpleScreen:
         self._screen = SessionScreen(backend, numbers_for(backend))
         self.tally = self._screen.tally
 
-    def run(self, plan: Plan, program: Callable[[], Program], choice: Choice) -> str:
+    def run(self, plan: Plan, program: Callable[[], Program], choice: Choice, patience: float = PATIENCE) -> str:
         """The first anomaly."""
-        return self._screen.run(plan, program(), choice)
+        return self._screen.run(plan, program(), choice, patience)
+
+    def fits(self, program: Program) -> bool:
+        """A session has whatever a program names."""
+        return True
 
     def by_hand(self) -> float:
         """There is none: a session a program is what is measured here."""
@@ -116,17 +128,18 @@ class Hunter:
         self.careful_seconds += time.monotonic() - began
         return caught if plan is not None or caught.failed or caught.unclear else None
 
-    def _screened(self, plan: Plan, program: Callable[[], Program], choice: Choice) -> str:
-        failures: tuple[type[Exception], ...] = (DeviceError, *self.backend.vendor_errors)
+    def _screened(self, plan: Plan, program: Callable[[], Program], choice: Choice, patience: float = PATIENCE) -> str:
+        failures: tuple[type[Exception], ...] = (DeviceError, Unsupported, *self.backend.vendor_errors)
         try:
-            return self.screen.run(plan, program, choice)
+            return self.screen.run(plan, program, choice, patience)
         except failures as error:
             return " ".join(f"{type(error).__name__}: {error}".split())
 
     def judged(self, program: Program, choice: Choice) -> Judged:
         """What the ordinary rules say of a program."""
         self.beat()
-        return judge_program(self.backend, program, choice, numbers_for(self.backend))
+        beating = cast("Backend", _Beating(self.backend, self.beat))
+        return judge_program(beating, program, choice, numbers_for(self.backend))
 
     def _judge(self, index: int, anomaly: str, program: Program, choice: Choice) -> Caught:
         judged = self.judged(program, choice)
@@ -161,14 +174,18 @@ class Hunter:
         return tuple(clause for clause in judged.failed if not (slow and clause in _LATE))
 
     def _shrunk(self, caught: Caught, program: Program, choice: Choice, clause: str) -> Caught:
-        shrinker = Shrinker(
-            program,
-            choice,
-            lambda smaller, how: clause in self._sound(self.judged(smaller, how), smaller),
-            seconds=self.shrink_seconds,
-            slow_copies=self.recipe.slow_copies,
-        )
-        small, how = shrinker.run()
+        def fails(smaller: Program, how: Choice) -> bool:
+            return clause in self._sound(self.judged(smaller, how), smaller)
+
+        small, how, tries = program, choice, 0
+        if not self.backend.clock.virtual:
+            # In real time a judgement takes seconds: go by the fast path, then judge what is left.
+            small, how, tries = self._shrink(program, choice, partial(self._odd, caught.anomaly.split()[-1]))
+            if not fails(small, how):
+                small, how = program, choice
+        if self.backend.clock.virtual or small is program:
+            small, how, more = self._shrink(program, choice, fails)
+            tries += more
         return msgspec.structs.replace(
             caught,
             shrunk=print_program(small),
@@ -176,5 +193,46 @@ class Hunter:
             shrunk_flags=how.flags,
             operations=size_of(small),
             clause=clause,
-            tries=shrinker.tries,
+            tries=tries,
         )
+
+    def _shrink(
+        self, program: Program, choice: Choice, fails: Callable[[Program, Choice], bool]
+    ) -> tuple[Program, Choice, int]:
+        slow = self.recipe.slow_copies
+        shrinker = Shrinker(program, choice, fails, seconds=self.shrink_seconds, slow_copies=slow)
+        small, how = shrinker.run()
+        return small, how, shrinker.tries
+
+    def _odd(self, kind: str, program: Program, choice: Choice) -> bool:
+        """Does the fast path see an anomaly of this kind, twice, and of an event with a witness if it is late?"""
+        self.beat()
+        program = canonical(program)
+        plan = compile_plan(program, choice) if self.screen.fits(program) else None
+        if plan is None:
+            return False
+        for _ in range(2):
+            words = self._screened(plan, lambda: program, choice, GLANCE).split()
+            if words[-1:] != [kind] or (kind == "late" and not _witness_of(plan, words[0])):
+                return False
+        return True
+
+
+def _witness_of(plan: Plan, event: str) -> bool:
+    """Is there a token that comes with this event?"""
+    return any(tokens for item in plan[5] if item[0] == LOOK for name, tokens in item[1] if name == event)
+
+
+class _Beating:
+    """A backend that tells of each program that begins."""
+
+    def __init__(self, backend: Backend, beat: Callable[[], None]) -> None:
+        self._backend, self._beat = backend, beat
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def session(self, request: Request) -> Session:
+        """A session."""
+        self._beat()
+        return self._backend.session(request)

@@ -73,6 +73,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
     gates: dict[int, int]
     seconds: float  # spent on the programs, careful runs and shrinking left out
     by_hand: float = 0.0  # seconds of one round of the hand-written loop, where there is one
+    skipped: int = 0  # programs of the corpus that need what the backend lacks
     ended: bool = False
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from conformance.backends.api import EventFlags
 from conformance.errors import DeviceError
 from conformance.fuzz.plan import SYNC, SYNC_STREAM
-from conformance.fuzz.recipe import HOST_BUFFERS, SIZES
+from conformance.fuzz.recipe import SIZES
 from conformance.fuzz.screen import PATIENCE, Tally, screen
 from probes.program import DEFAULT_STREAM
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 DRAIN_LIMIT: Final = 5.0
 #: Seconds after which a gate ends by itself.
 GATE_LIMIT: Final = 1.9
+#: Buffers of each kind: those of the largest program, and a pair for each record of one with witnesses.
+ROWS: Final = 64
 #: Rounds of the loop by hand whose median is told.
 ROUNDS: Final = 51
 
@@ -85,9 +87,9 @@ class PooledScreen:
         handles = [self._surface.handle(stream) for stream in self._streams.values()]
         self._aliased = len(set(handles)) < len(handles)
         memory = backend.memory
-        self._rows = {f"x{n + 1}": memory.device[n] for n in range(most.buffers)}
-        self._rows |= {f"h{n + 1}": memory.host[n] for n in range(HOST_BUFFERS)}
-        self._words = {f"h{n + 1}": memory.words[n] for n in range(HOST_BUFFERS)}
+        self._rows = {f"x{n + 1}": memory.device[n] for n in range(ROWS)}
+        self._rows |= {f"h{n + 1}": memory.host[n] for n in range(ROWS)}
+        self._words = {f"h{n + 1}": memory.words[n] for n in range(ROWS)}
         self._gates: dict[str, KernelGate] = {f"g{n + 1}": backend.take_gate() for n in range(most.gates)}  # type: ignore[misc]
         self._fences: dict[str, tuple[KernelGate, Callable[[], None]]] = {}
         for name, stream in self._streams.items():
@@ -100,7 +102,12 @@ class PooledScreen:
         self._dropped = [(flag, f"e{n + 1}") for flag in flags for n in range(most.events)]
         self._fenced: tuple[str, ...] = ()
         self._helpers: list[tuple[str, str, HelperCall]] = []
+        self._named = {
+            f"e{n + 1}": [f"{what} {stream} e{n + 1}" for what in ("record", "wait") for stream in self._streams]
+            for n in range(most.events)
+        }
         # What `Machine` asks for.
+        self.patience = PATIENCE
         self.query: Mapping[str, Callable[[], bool]] = self.queries["default"]
         self.read: Mapping[str, Callable[[], int]] = {n: partial(getattr, w, "value") for n, w in self._words.items()}
         self.ended: Mapping[str, Callable[[], bool]] = {name: gate.ended for name, gate in self._gates.items()}
@@ -140,8 +147,8 @@ class PooledScreen:
     def _drop(self, flags: str, event: str) -> None:
         """Let go of every reference to an event: the vendor's event is destroyed here."""
         calls = self._calls[flags]
-        for name in [name for name in calls if name.endswith(f" {event}")]:
-            del calls[name]
+        for name in self._named[event]:
+            calls.pop(name, None)
         self.queries[flags].pop(event, None)
         self._events.pop((flags, event), None)
 
@@ -186,7 +193,12 @@ class PooledScreen:
 
     # ------------------------------------------------------------------ programs
 
-    def run(self, plan: Plan, program: Callable[[], Program], choice: Choice) -> str:
+    def fits(self, program: Program) -> bool:
+        """Has the pool everything that the program names?"""
+        known = {*self._streams, *self._gates, *self._named, *self._rows}
+        return known.issuperset((*program.streams, *program.gates, *program.events, *program.buffers))
+
+    def run(self, plan: Plan, program: Callable[[], Program], choice: Choice, patience: float = PATIENCE) -> str:
         """The first anomaly, or empty. Raises DeviceError on a device that does not become idle."""
         observe, flags, fresh, streams, gates, _, hosts = plan
         self._settle()
@@ -198,7 +210,7 @@ class PooledScreen:
             self._make(flags, event)
         for buffer in hosts:
             self._words[buffer].value = 0
-        self._bound, self._flags = self._calls[flags], flags
+        self._bound, self._flags, self.patience = self._calls[flags], flags, patience
         self.query = self.queries[flags] if observe == "query" else _Waiters(self, flags)
         if self._aliased:
             return "two streams are one"

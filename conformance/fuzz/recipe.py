@@ -59,6 +59,8 @@ class Recipe:
     size: Size
     slow_copies: bool = False  # a copy may be held by a gate of its own
     unrecorded: bool = True  # an event may be waited for and asked before it is recorded
+    stream_queries: bool = True
+    default_stream: bool = True
     flags: tuple[str, ...] = ("default",)
     synchronize: float = 0.125  # the share of programs that are observed by synchronize
 
@@ -71,5 +73,7 @@ def recipe_for(backend: Backend, seed: int, size: Size) -> Recipe:
         size=size,
         slow_copies=backend.unsupported("slow-copy") is None,
         unrecorded=backend.unsupported("unrecorded-event") is None,
+        default_stream=backend.unsupported("default-stream") is None,
+        stream_queries=backend.unsupported("query-stream") is None,
         flags=("default", *(flag for flag, needs in optional if backend.unsupported(needs) is None)),
     )

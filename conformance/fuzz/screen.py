@@ -38,6 +38,7 @@ SPIN: Final = 50
 class Machine(Protocol):
     """The calls of one program, bound: names as they stand in its plan."""
 
+    patience: float  # seconds until something owed is late: PATIENCE, or less where the careful path decides anyway
     query: Mapping[str, Callable[[], bool]]
     read: Mapping[str, Callable[[], int]]
     ended: Mapping[str, Callable[[], bool]]
@@ -59,7 +60,7 @@ class Machine(Protocol):
         ...
 
     def returns(self, kind: int, name: str) -> bool:
-        """Does this synchronize (SYNC, SYNC_STREAM, SYNC_DEVICE), which must return, do so within PATIENCE?"""
+        """Does this synchronize (SYNC, SYNC_STREAM, SYNC_DEVICE), which must return, do so in time?"""
         ...
 
     def now(self) -> float:
@@ -110,7 +111,7 @@ def screen(plan: Plan, machine: Machine, tally: Tally) -> str:
                 machine.issue(item)
             elif anomaly := _host(item, machine):
                 return anomaly
-            if machine.now() - began >= PATIENCE:
+            if machine.now() - began >= machine.patience:
                 return "a call blocked"
     return ""
 
@@ -151,13 +152,13 @@ def _look(item: Item, machine: Machine, tally: Tally) -> str:
 
 
 def _comes(ask: Callable[[], bool], machine: Machine) -> bool:
-    """Does an event that is owed come within PATIENCE?"""
+    """Does an event that is owed come in time?"""
     for _ in range(SPIN):
         if ask():
             return True
     began, polls = machine.now(), 0
     while not ask():
-        if machine.now() - began >= PATIENCE:
+        if machine.now() - began >= machine.patience:
             return False
         machine.pause(polls)
         polls += 1

@@ -36,7 +36,8 @@ class _Bound(dict[str, Any]):
 class SessionMachine:
     """One program on one session; a `Machine`."""
 
-    def __init__(self, backend: Backend, session: Session, program: Program) -> None:
+    def __init__(self, backend: Backend, session: Session, program: Program, patience: float) -> None:
+        self.patience = patience
         self._session, self._steps, self._clock = session, program.steps, backend.clock
         self._waiters: dict[str, Waiter] = {}
         self.query: Mapping[str, Callable[[], bool]] = _Bound(self._query)
@@ -59,12 +60,12 @@ class SessionMachine:
             issue(op)  # type: ignore[arg-type]  # an ISSUE item is of device operations
 
     def returns(self, kind: int, name: str) -> bool:
-        """Does a synchronize return within PATIENCE?"""
+        """Does a synchronize return in time?"""
         call = Sync(event=name) if kind == SYNC else SyncStream(stream=name) if kind == SYNC_STREAM else SyncDevice()
         waiter = self._session.start(call)
         began, polls = self.now(), 0
         while not _returned(waiter):
-            if self.now() - began >= PATIENCE:
+            if self.now() - began >= self.patience:
                 return False
             self.pause(polls)
             polls += 1
@@ -84,14 +85,14 @@ class SessionScreen:
         self._backend, self._numbers = backend, numbers
         self.tally = Tally()
 
-    def run(self, plan: Plan, program: Program, choice: Choice) -> str:
+    def run(self, plan: Plan, program: Program, choice: Choice, patience: float = PATIENCE) -> str:
         """The first anomaly, or empty. Raises what the backend raises."""
         setting = Setting(observe=choice.observe, flags=EventFlags(choice.flags), order=program.streams)
         session = self._backend.session(request_for(program, setting, self._numbers))
         try:
             if len(set(session.handles().values())) < len(program.streams):
                 return "two streams are one"
-            machine: Machine = SessionMachine(self._backend, session, program)
+            machine: Machine = SessionMachine(self._backend, session, program, patience)
             return screen(plan, machine, self.tally)
         finally:
             session.close()

@@ -14,7 +14,21 @@ from conformance.fuzz.graph import proving
 from conformance.fuzz.recipe import Choice
 from conformance.fuzz.shape import canonical, mended, size_of
 from probes.notation import print_program
-from probes.program import Copy, Destroy, Elapsed, Gate, Open, Program, Read, Record, Sync, Wait, gate_of, is_host
+from probes.program import (
+    Copy,
+    Destroy,
+    Elapsed,
+    Gate,
+    Open,
+    Program,
+    Read,
+    Record,
+    Sync,
+    Wait,
+    WaitStream,
+    gate_of,
+    is_host,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,7 +121,8 @@ class Shrinker:
         for gone in reversed(names):
             for kept in names:
                 if kept != gone:
-                    self._take_steps([_renamed(step, field, gone, kept) for step in self.program.steps])
+                    steps = [_renamed(step, field, gone, kept) for step in self.program.steps]
+                    self._take_steps([s for s in steps if not (isinstance(s, WaitStream) and s.stream == s.other)])
 
     def _open_earlier(self) -> None:
         """A host step may become unnecessary where the openings follow each other: all operations first."""
