@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,9 @@ from helpers import cli, is_one_line
 
 from conformance.backends.reference import ReferenceBackend
 from conformance.backends.reference.device import Device, Task
+from conformance.backends.registry import find
 from conformance.faults import FAULTS
-from conformance.fuzz import source
+from conformance.fuzz import source, supervise
 from conformance.fuzz.careful import judge_program, numbers_for
 from conformance.fuzz.corpus import load, read_text
 from conformance.fuzz.generate import program_of
@@ -22,11 +24,13 @@ from conformance.fuzz.plan import compile_plan
 from conformance.fuzz.power import LIMIT, Row, rows, table
 from conformance.fuzz.recipe import SIZES, Choice, Recipe
 from conformance.fuzz.session_machine import SessionScreen
-from conformance.fuzz.shape import mended
+from conformance.fuzz.shape import mended, size_of
 from probes.notation import parse
 from probes.program import Program, is_host
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from conformance.backends.api import Backend
 
 DOCS = Path(__file__).parents[1] / "docs" / "fuzz.md"
@@ -233,6 +237,36 @@ def test_every_program_up_to_a_size(tmp_path: Path) -> None:
     assert whole.code == 0
     assert "346 programs" in whole.out
     assert fuzz("--fault", "late-idle").code == 1
+
+
+def test_a_run_by_time_ends_and_one_that_is_interrupted_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = cli("fuzz", "--backend", "reference", "--minutes", 0.005, "--out", tmp_path)
+    assert done.code == 0
+    assert json.loads((tmp_path / "fuzz.json").read_text())["complete"]
+
+    def interrupted(*_: object) -> Iterator[Progress]:
+        yield Progress(next=7, tally={"programs": 7}, operations={3: 7}, gates={1: 7}, seconds=1.0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(supervise, "hunt", interrupted)
+    done = cli("fuzz", "--backend", "reference", "--minutes", 5, "--out", tmp_path)
+    assert done.code == 130
+    said = json.loads((tmp_path / "fuzz.json").read_text())
+    assert (said["complete"], said["progress"][0]["next"]) == (False, 7)
+
+
+@pytest.mark.skipif(not find("opencl").here, reason="needs an OpenCL runtime")
+def test_a_real_runtime_in_real_time(tmp_path: Path) -> None:
+    def fuzz(*more: object) -> Any:
+        return cli("fuzz", "--backend", "opencl", "--size", "small", "--programs", 100, "--out", tmp_path, *more)
+
+    assert "0 with a finding" in fuzz().out
+    assert fuzz("--fault", "wait-dropped").code == 1
+    (text,) = load(tmp_path / "corpus")
+    # Shrunk by the fast path and judged in the end; what is left needs a wait and something that it waits for.
+    assert size_of(read_text(text)[0]) <= 6
 
 
 def test_what_gave_no_verdict_is_no_pass(tmp_path: Path) -> None:

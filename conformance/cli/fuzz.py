@@ -90,7 +90,11 @@ def fuzz_command(
         workers=_workers(backend, workers, index, exhaustive),
     )
     told = _Told(job, opening, out, folder, index)
-    told.follow(run_job(job, opening))
+    try:
+        told.follow(run_job(job, opening))
+    except BaseException:
+        told.write()  # what was found until then stands; it says that it is incomplete
+        raise
     return told.end()
 
 
@@ -180,20 +184,29 @@ class _Told:
             except OSError as error:
                 raise HarnessError(f"the corpus in {self.folder} cannot be written: {error}; name another") from error
 
+    @property
+    def code(self) -> int:
+        """The exit code of a run that came to its end."""
+        return 1 if self.found else 3 if self.unsteady or self.lost else 0
+
     def end(self) -> int:
         """Print and write the summary; the exit code."""
-        code = 1 if self.found else 3 if self.unsteady or self.lost else 0
         for line in self._lines():
             click.echo(line)
         for caught in self.unsteady[:3]:
-            click.echo(
-                f"unsteady: program {caught.index}: {caught.anomaly}; {'; '.join(caught.unclear) or 'not again'}"
-            )
+            why = "; ".join(caught.unclear) or "not again"
+            click.echo(f"unsteady: program {caught.index}: {caught.anomaly}; {why}")
+        self.write()
+        return self.code
+
+    def write(self) -> None:
+        """Write fuzz.json."""
         summary = {
+            "complete": bool(self.progress) and self.progress[-1].ended,
             "job": self.job,
             "opening": self.opening,
             "device": self.ready.device if self.ready else "",
-            "exit": code,
+            "exit": self.code,
             "lines": self._lines(),
             "progress": self.progress,
             "found": self.found,
@@ -205,7 +218,6 @@ class _Told:
             (self.out / "fuzz.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
         except OSError as error:
             raise HarnessError(f"{self.out}/fuzz.json cannot be written: {error}; name another --out") from error
-        return code
 
     def _lines(self) -> list[str]:
         tally: dict[str, int] = {}

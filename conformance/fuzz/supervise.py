@@ -104,7 +104,9 @@ def _in_children(job: Job, opening: Opening, factory: str) -> Iterator[Ready | C
             yield LostProgram(index=mark, reason=str(error), text=_text_of(job, recipe, mark))
             # A program of the corpus is left out by itself, one of the recipe with all before it.
             texts = () if mark >= 0 else job.texts[-mark:]
-            job = msgspec.structs.replace(job, texts=texts, first=max(reached, mark + 1))
+            more = max(1, job.stop_after - len(found))
+            job = msgspec.structs.replace(job, texts=texts, first=max(reached, mark + 1), stop_after=more)
+            found.clear()
         finally:
             child.end()
 
