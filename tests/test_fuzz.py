@@ -58,8 +58,10 @@ def fails(backend: Backend, program: Program, choice: Choice, clause: str) -> bo
 def test_each_fault_is_found_by_generated_programs_alone(found: dict[str, Row], fault: str) -> None:
     row = found[fault]
     assert 1 <= row.programs <= LIMIT
-    assert set(row.failed) & FAULTS[fault].allowed
-    assert 1 <= row.operations <= 7
+    # A device wait that is late for ever keeps the work behind it from running: EVT-WAIT-4 where a token shows it.
+    stuck = {"EVT-WAIT-4"} if fault.endswith(("-device", "-device-wait")) else set()
+    assert set(row.failed) & (FAULTS[fault].allowed | stuck)
+    assert 1 <= row.operations <= 8
     # What was shrunk fails on the wrong device and not on a right one.
     program = parse(row.shrunk)
     assert not any(fails(ReferenceBackend(), program, Choice(), clause) for clause in row.failed)

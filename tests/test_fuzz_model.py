@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import statistics
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -125,6 +127,61 @@ def test_a_plan_looks_at_every_live_event_by_the_oracle() -> None:
                 model.feed(program.steps[fed], fed)
                 fed += 1
     assert looks > 100
+
+
+def reached(program: Program) -> set[str]:
+    """Which of the shapes that matter a program has."""
+    shapes, graph, recorded = set[str](), Graph(), dict[str, str]()
+    for step in program.steps:
+        if isinstance(step, Record):
+            again = step.event in recorded
+            if again:
+                pending = not graph.done(graph.record[step.event])
+                shapes.add("re-record of a pending event" if pending else "re-record of a complete event")
+            recorded[step.event] = step.stream
+        elif isinstance(step, Wait):
+            shapes.add("wait on an unrecorded event" if step.event not in recorded else "wait")
+            if recorded.get(step.event) == step.stream:
+                shapes.add("self-wait")
+        elif isinstance(step, Destroy) and not graph.done(graph.record.get(step.event, 0)):
+            shapes.add("destroy of a pending event")
+        elif isinstance(step, WaitStream):
+            shapes.add("wait-stream")
+        elif isinstance(step, Copy) and is_host_buffer(step.source):
+            shapes.add("copy from the host")
+        elif isinstance(step, Copy) and step.until:
+            shapes.add("slow copy")
+        graph.feed(step)
+    if DEFAULT_STREAM in program.streams:
+        shapes.add("default stream")
+    return shapes
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_generated_programs_are_bounded_and_reach_every_shape(size: str) -> None:
+    bounds, seen, operations, gates = SIZES[size], Counter[str](), list[int](), list[int]()
+    for program in generated(250, size):
+        graph = Graph()
+        for step in program.steps:
+            # A synchronize stands only where it must return: no right device can be deadlocked.
+            if isinstance(step, Sync):
+                assert graph.serial(graph.record[step.event])
+            elif isinstance(step, SyncStream):
+                assert graph.serial(graph.past[step.stream])
+            elif isinstance(step, SyncDevice):
+                assert graph.idle()
+            graph.feed(step)
+        assert graph.idle()  # every gate is opened
+        assert len(program.streams) <= bounds.streams
+        assert len(program.gates) <= bounds.gates
+        operations.append(sum(not is_host(step) for step in program.steps))
+        gates.append(len(program.gates))
+        seen.update(reached(program))
+    assert len(seen) == 10
+    assert min(seen.values()) >= 5
+    if size == "medium":  # the size at which speed is stated
+        assert statistics.median(operations) >= 12
+        assert statistics.median(gates) >= 2
 
 
 def test_an_enumeration_is_complete_and_without_doubles_up_to_renaming() -> None:

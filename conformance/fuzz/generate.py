@@ -44,7 +44,7 @@ _DRAWN: Final = (
     *("wait-stream",) * 3,
     *("closing",) * 3,
     "fill",
-    "move",
+    *("move",) * 3,
 )
 _HOST: Final = ("query-stream", "query-stream", "sync-stream", "sync", "sync", "destroy", "destroy", "sync-device")
 #: Chances: the default stream takes part; a program has motifs; a gate to open is the oldest; a host step stands
@@ -195,8 +195,8 @@ class _Writer:
     def move(self, stream: str) -> None:
         """A copy between device buffers, or back from the host."""
         graph = self.graph
-        hosts = [f"h{n + 1}" for n in range(self.made_hosts)] if self.random() < 0.3 else []
-        sources = [b for b in (*self.buffers, *hosts) if graph.may_read(stream, b)]
+        hosts = [f"h{n + 1}" for n in range(self.made_hosts)] if self.random() < 0.6 else []
+        sources = [b for b in hosts or self.buffers if graph.may_read(stream, b)]
         if not sources:
             return
         source = self.pick(sources)
@@ -233,6 +233,9 @@ class _Writer:
                 self.add(Sync(event=self.pick(ready)), device=False)
         elif kind == "destroy":
             live = [e for e in self.events if e not in graph.destroyed and e in graph.record]
+            held = [e for e in live if not graph.done(graph.record[e])]
+            if held and self.random() < 0.8:
+                live = held
             if live and len(graph.destroyed) + 1 < len(self.events):
                 self.add(Destroy(event=self.pick(live)), device=False)
         elif kind == "sync-device" and graph.idle() and used:
