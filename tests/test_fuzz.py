@@ -140,6 +140,41 @@ def test_the_fast_path_misses_nothing_that_the_ordinary_rules_find(fault: str) -
     assert both
 
 
+HEAD = "s1: gate g1, fill x1 5, copy x1 -> h1, record e1\n"
+
+
+@pytest.mark.parametrize(
+    ("fault", "text", "observe", "anomaly"),
+    [
+        ("late-idle", HEAD + "s1: gate g2\nhost: open g1, open g2", "query", "e1 is late"),
+        ("late-blocking-sync", HEAD + "s1: gate g2, wait e1\nhost: open g1, open g2", "synchronize", "e1#1 is late"),
+        ("completion-before-data", HEAD + "host: open g1", "query", "h1 is not there though e1 is complete"),
+        ("query-flickers", "s1: fill x1 5, copy x1 -> h1, record e1\nhost: read h1", "query", "e1 was owed before"),
+        ("never-recorded-pends", "s1: wait e1, record e2\nhost: sync-device", "query", "e1 was never recorded"),
+        ("query-always-true", HEAD + "host: open g1", "query", "e1 is early"),
+        ("sync-noop", HEAD + "host: open g1", "synchronize", "e1#1 is early"),
+        ("fifo-violated", "s1: fill x1 5, gate g1, copy x1 -> h1\nhost: open g1", "query", "h1 is early"),
+        ("stream-query-early", HEAD + "host: query-stream s1, open g1", "query", "stream s1 says"),
+        ("late-sync-device", "s1: record e1, wait e1\nhost: query-stream s1", "query", "late"),
+        ("stream-sync-overwaits", "s2: record e1\n" + HEAD + "host: sync-stream s2, open g1", "query", "s2 does not"),
+        ("query-stale", "s1: record e1, wait e2\ns2: record e1\nhost: sync e1", "query", "late"),
+        ("wait-blocks-host", HEAD + "s2: wait e1\nhost: open g1", "query", "a call blocked"),
+        ("destroy-blocks", HEAD + "host: destroy e1, open g1", "query", "a call blocked"),
+        ("aliased-streams", "s1: gate g1\ns2: record e1\nhost: open g1", "query", "two streams are one"),
+        ("gates-expire", HEAD + "host: open g1", "query", "gate-expired"),
+    ],
+)
+def test_each_look_of_the_fast_path_can_fail_and_passes_on_a_right_device(
+    fault: str, text: str, observe: Any, anomaly: str
+) -> None:
+    program, choice = parse(text), Choice(observe=observe, flags="blocking" if observe == "synchronize" else "default")
+    plan = compile_plan(program, choice)
+    assert plan is not None
+    wrong, right = ReferenceBackend((fault,)), ReferenceBackend()
+    assert anomaly in SessionScreen(wrong, numbers_for(wrong)).run(plan, program, choice)
+    assert SessionScreen(right, numbers_for(right)).run(plan, program, choice) == ""
+
+
 # ---------------------------------------------------------------------- a public backend's fault
 
 
