@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from filelock import FileLock
@@ -36,15 +36,22 @@ class DeviceLocks:
         if wanted == self._held:
             return
         self.release()
-        folder = user_cache_path("stream-conformance", ensure_exists=True)
         for name in wanted:
-            self._stack.enter_context(FileLock(folder / (re.sub(r"[^A-Za-z0-9.-]+", "_", name) + ".lock")))
+            self._stack.enter_context(lock_named(name))
         self._held = wanted
 
     def release(self) -> None:
         """Hold nothing any more."""
         self._held = []
         self._stack.close()
+
+
+def lock_named(name: str | None) -> AbstractContextManager[object]:
+    """The lock of this name (`DeviceInfo.lock`); nothing for None."""
+    if name is None:
+        return nullcontext()
+    folder = user_cache_path("stream-conformance", ensure_exists=True)
+    return FileLock(folder / (re.sub(r"[^A-Za-z0-9.-]+", "_", name) + ".lock"))
 
 
 def spans_two(case: Case) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from conformance import __version__
-from conformance.cli import decide, diagnose, info, inject, pipeline, reproduce, run, selftest
+from conformance.cli import decide, diagnose, fuzz, info, inject, pipeline, reproduce, run, selftest
 from conformance.errors import BackendUnavailable, HarnessError, SuiteError, UsageError
 
 
@@ -27,6 +27,7 @@ for command in (
     reproduce.reproduce_command,
     selftest.selftest_command,
     inject.inject_command,
+    fuzz.fuzz_command,
 ):
     cli.add_command(command)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 import time
 from importlib.resources import files
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from conformance.backends.gates.base import Gate, until
 from conformance.backends.gates.libraries import GateError
-from conformance.backends.gates.words import POLLS
+from conformance.backends.gates.words import ENDED, OPEN, POLLS, TICKET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Polls a second assumed while calibrating: far below what was measured (770,000 on an H200), so that the
 #: gates used for it end early rather than late.
@@ -38,6 +41,13 @@ def kernel_source(timer: str) -> str:
     return f"{timer}\n{text}"
 
 
+def _limits(limit_s: float, hertz: float, polls_per_s: float) -> tuple[int, int]:
+    """(ticks, polls) that end a use after ``limit_s``; without ``hertz`` the timer stands still."""
+    if hertz:
+        return int(limit_s * hertz), int(limit_s * polls_per_s * _POLL_SLACK) + _POLL_FLOOR
+    return 2**63, int(limit_s * polls_per_s)
+
+
 class KernelGate(Gate):
     """One thread polls OPEN; the device's timer ends it, and a poll count should the timer stand still."""
 
@@ -57,13 +67,40 @@ class KernelGate(Gate):
         """Launch one block of one thread."""
         hertz, polls_per_s = self.native.rates or (self.native.vendor.hertz, _GUESSED_POLLS)
         self._ticket.value = ticket
-        if hertz:
-            self._limit.value = int(limit_s * hertz)
-            self._polls.value = int(limit_s * polls_per_s * _POLL_SLACK) + _POLL_FLOOR
-        else:  # a timer that stands still
-            self._limit.value, self._polls.value = 2**63, int(limit_s * polls_per_s)
+        self._limit.value, self._polls.value = _limits(limit_s, hertz, polls_per_s)
         handle = ctypes.c_void_p(self.native.handle(stream))
         self.native.call("launch", self._function, 1, 1, 1, 1, 1, 1, 0, handle, self._parameters, None)
+
+    def prepared(self, stream: Any, limit_s: float, *, opened: bool = False) -> Callable[[], None]:
+        """`enqueue` on this stream with this limit as one call that converts nothing any more.
+
+        ``opened``: each use is opened before it is queued, so that it holds nothing: `ended` then says that all
+        that was queued on the stream before it is done. The call raises GateError as `enqueue` does.
+        """
+        function, name = self.native.function("launch")
+        hertz, polls_per_s = self.native.rates or (self.native.vendor.hertz, _GUESSED_POLLS)
+        limit, polls = _limits(limit_s, hertz, polls_per_s)
+        one, none = ctypes.c_uint(1), ctypes.c_uint(0)
+        handle = ctypes.c_void_p(self.native.handle(stream))
+        arguments = (self._function, one, one, one, one, one, one, none, handle, self._parameters, None)
+        view, lock, word = self._view, self._lock, self._ticket
+        ticket_at, ended_at, open_at = self.base + TICKET, self.base + ENDED, self.base + OPEN
+
+        def close() -> None:
+            if self._broken or (self.ticket != self.first and view[ended_at] != self.ticket):
+                raise GateError(f"the {self.kind} gate cannot be used: {self._broken or 'it is in use'}")
+            with lock:
+                ticket = self.ticket = self.ticket + 1
+                view[ticket_at] = ticket
+                if opened:
+                    view[open_at] = ticket
+            word.value, self._limit.value, self._polls.value = ticket, limit, polls
+            if code := function(*arguments):
+                self._broken = f"{name} returned {code} ({self.native.error_name(code)})"
+                self.open()  # part of it may be queued
+                raise GateError(self._broken)
+
+        return close
 
     def report(self) -> tuple[int, int]:
         """(looks at OPEN, ticks of the timer) of the last use that ended."""

@@ -1,0 +1,1 @@
+"""Generated programs: written at random or enumerated, screened fast, judged by the ordinary rules, shrunk."""
