@@ -324,7 +324,7 @@ class Module:
         self._world = world
         self._turn = itertools.cycle(range(1, 33))
 
-    def Stream(self, device: int | None = None) -> Stream:
+    def Stream(self, device: int | None = None, priority: int = 0) -> Stream:
         return Stream(self._world, next(self._turn))
 
     def Event(self, enable_timing: bool = False, blocking: bool = False) -> Event:

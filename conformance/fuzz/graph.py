@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from probes.program import (
+    BLOCKING_STREAM,
     Copy,
     Destroy,
     Fill,
@@ -41,7 +42,7 @@ class Graph:
     readers: dict[str, int] = field(default_factory=dict)
     values: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # buffer -> (bit, value) of each write
     hosts: list[tuple[str, int, int, int]] = field(default_factory=list)  # (buffer, bit, mask, value) of each copy
-    tidy: bool = True  # no race so far, and no host buffer written twice
+    tidy: bool = True  # no race so far, no host buffer written twice, no stream that the default one orders
 
     def feed(self, step: Step) -> None:
         """Take in one step."""
@@ -64,7 +65,9 @@ class Graph:
         elif isinstance(step, Destroy):
             self.destroyed.add(step.event)
         elif isinstance(step, HostFn):
-            self._node(step.stream)
+            mask = self._node(step.stream)
+            if step.until is not None:
+                self._hold(step.until, mask)
 
     def done(self, mask: int) -> bool:
         """Is the node in Done*?"""
@@ -98,6 +101,8 @@ class Graph:
         return bool(written) and not written & ~self.past.get(stream, 0)
 
     def _node(self, stream: str, more: int = 0) -> int:
+        if stream.startswith(BLOCKING_STREAM):
+            self.tidy = False  # what the default stream orders has more edges than these
         mask = self.past[stream] = self.past.get(stream, 0) | more | 1 << self.count
         self.count += 1
         return mask
