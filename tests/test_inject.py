@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hardware.agreement import EXPLAINED, differences, explanation
 from helpers import ROOT, cli
 from inject_helpers import Doubles, compile_c, has_compiler, lines
+from msgspec.structs import replace
 
 from conformance.faults import FAULTS as CATALOGUE
 from conformance.inject import ASKED, FAULTS
+from reports.records import Verdict
 from reports.store import load_report
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="needs a C compiler: no cc on this machine")
@@ -142,6 +145,30 @@ def test_an_event_that_we_ask_about_is_not_destroyed_meanwhile(doubles: Doubles)
     assert lines(doubles.inject("--fault", "late-next-wait", "--", doubles.client, "destroyed")) == {"misuse": 0}
 
 
+@pytest.mark.parametrize("fault", ["held-by-wait", "wait-newest-record", "late-any-wait"])
+@pytest.mark.parametrize(
+    ("level", "how"),
+    [
+        ("runtime", ()),
+        ("both", ()),
+        ("driver", ()),
+        ("driver", ("cuCtxDestroy_v2",)),
+        ("driver", ("cuDevicePrimaryCtxRelease_v2",)),
+    ],
+)
+def test_a_program_may_reset_the_device_and_go_on(
+    doubles: Doubles, fault: str, level: str, how: tuple[str, ...], tmp_path: Path
+) -> None:
+    log = tmp_path / "log.json"
+    client = doubles.static_client if level == "driver" else doubles.client
+    done = doubles.inject("--fault", fault, "--level", level, "--log", log, "--", client, "reset", *how)
+    assert (done.code, done.out, done.err) == (0, "misuse 0\n" * 2, "")
+    effects = json.loads(log.read_text())["effects"]
+    kind = {"held-by-wait": "held_copies", "wait-newest-record": "held_waits", "late-any-wait": "recorded_again"}[fault]
+    assert effects[kind] >= 3, "the fault is there after a reset as before"
+    assert not effects.keys() & {"failed_calls", "holds_not_made", "expired_holds"}
+
+
 def test_the_numbers_survive_an_abort_and_belong_to_each_process(doubles: Doubles, tmp_path: Path) -> None:
     log = tmp_path / "log.json"
     done = doubles.inject("--fault", "late-next-wait", "--log", log, "--", doubles.client, "abort")
@@ -176,6 +203,7 @@ def decode(doubles: Doubles, ring: int, *, in_flight: int = 2) -> dict[str, Any]
     assert done.code == 0, done
     said: dict[str, Any] = json.loads(done.out)
     assert said["wrong_tokens"] == 0
+    assert said["step_ms"] >= 20, "by the device's clock, no step is shorter than its kernel"
     return said
 
 
@@ -189,6 +217,21 @@ def test_the_decode_client_shows_the_alternation_and_the_ring_cures_it(doubles: 
 
 
 # Reports.
+
+
+def test_a_verdict_that_differs_between_inject_and_the_layer_is_named(tmp_path: Path) -> None:
+    assert cli("run", "--backend", "reference", "--depth", "quick", "--probe", "scope", "--out", tmp_path).code == 0
+    report = load_report(tmp_path)
+    assert differences(report, report) == ()
+    first = report.results[0]
+    clause = first.clauses[0]
+    other = replace(first, clauses=(replace(clause, verdict=Verdict.NON_CONFORMANT), *first.clauses[1:]))
+    changed = replace(report, results=(other, *report.results[1:]))
+    (one,) = differences(changed, report)
+    assert (one.probe, one.variant, one.clause) == (first.probe, first.variant, clause.clause)
+    assert not explanation("late-next-wait", one)
+    assert len(differences(replace(report, results=report.results[1:]), report)) == len(first.clauses)
+    assert {one.fault for one in EXPLAINED} <= set(FAULTS)
 
 
 def test_a_report_made_under_it_says_so_and_decides_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

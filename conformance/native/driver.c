@@ -18,7 +18,8 @@ static struct api cu = {
               [DEVICE_SYNC] = "cuCtxSynchronize", [CAPTURING] = "cuStreamIsCapturing",
               [CAPTURE_MODE] = "cuThreadExchangeStreamCaptureMode", [GET_PLACE] = "cuCtxGetCurrent"},
     .wait_value = {"cuStreamWaitValue32_v2", "cuStreamWaitValue32"},
-    .host_alloc = "cuMemHostAlloc",
+    .host_register = "cuMemHostRegister_v2",
+    .device_pointer = "cuMemHostGetDevicePointer_v2",
     .other = "libcuda.so",
     .pointer_place = true};
 
@@ -93,6 +94,31 @@ EXPORT int cuCtxSynchronize_v2(void *context) {
   return NAMED(&cu, "cuCtxSynchronize_v2", (void *), context);
 }
 
+/* A context ends, and with it its events, streams and registered memory. */
+#define ENDS(NAME, TYPE, GONE)                     \
+  EXPORT int NAME(TYPE which) {                    \
+    static _Atomic(void *) real;                   \
+    CALLED(#NAME);                                 \
+    before_reset();                                \
+    int code = NAMED(&cu, #NAME, (TYPE), which);   \
+    after_reset(GONE);                             \
+    return code;                                   \
+  }
+ENDS(cuCtxDestroy, void *, true)
+ENDS(cuCtxDestroy_v2, void *, true)
+ENDS(cuDevicePrimaryCtxReset, int, true)
+ENDS(cuDevicePrimaryCtxReset_v2, int, true)
+
+/* The primary context lives on while somebody else retains it. */
+static bool has_ended(int device) {
+  static _Atomic(void *) real;
+  unsigned flags;
+  int active = 0;
+  return NAMED(&cu, "cuDevicePrimaryCtxGetState", (int, unsigned *, int *), device, &flags, &active) || !active;
+}
+ENDS(cuDevicePrimaryCtxRelease, int, has_ended(which))
+ENDS(cuDevicePrimaryCtxRelease_v2, int, has_ended(which))
+
 #define COPY(NAME, STREAM)                                                     \
   EXPORT int NAME(void *to, const void *from, size_t n, void *s) {             \
     static _Atomic(void *) real;                                               \
@@ -118,7 +144,9 @@ const struct hook driver_hooks[] = {
     HOOK(cuEventDestroy), HOOK(cuEventDestroy_v2), HOOK(cuEventElapsedTime), HOOK(cuEventElapsedTime_v2),
     HOOK(cuEventCreate), HOOK(cuStreamQuery), HOOK(cuStreamQuery_ptsz), HOOK(cuStreamSynchronize),
     HOOK(cuStreamSynchronize_ptsz), HOOK(cuStreamDestroy), HOOK(cuStreamDestroy_v2), HOOK(cuCtxSynchronize),
-    HOOK(cuCtxSynchronize_v2), HOOK(cuMemcpyAsync), HOOK(cuMemcpyAsync_ptsz), HOOK(cuMemcpyDtoHAsync_v2),
+    HOOK(cuCtxSynchronize_v2), HOOK(cuCtxDestroy), HOOK(cuCtxDestroy_v2), HOOK(cuDevicePrimaryCtxReset),
+    HOOK(cuDevicePrimaryCtxReset_v2), HOOK(cuDevicePrimaryCtxRelease), HOOK(cuDevicePrimaryCtxRelease_v2),
+    HOOK(cuMemcpyAsync), HOOK(cuMemcpyAsync_ptsz), HOOK(cuMemcpyDtoHAsync_v2),
     HOOK(cuMemcpyDtoHAsync_v2_ptsz), HOOK(cuMemcpyHtoDAsync_v2), HOOK(cuMemcpyHtoDAsync_v2_ptsz),
     HOOK(cuMemcpyDtoDAsync_v2), HOOK(cuMemcpyDtoDAsync_v2_ptsz), HOOK(cuGetProcAddress), HOOK(cuGetProcAddress_v2),
     {NULL, NULL}};

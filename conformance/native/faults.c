@@ -77,11 +77,19 @@ static void publish(struct event *event) {
 /* The events before a new wait that are seen complete stay so. The stream is locked, `state` is not. */
 static void settle(struct api *api, struct stream *stream) {
   pthread_mutex_lock(&state);
-  bool tailed = stream->tail && stream->first && stream->first->shadow;
-  pthread_mutex_unlock(&state);
-  /* Tails are recorded with the stream locked alone: so this is of the latest wait. */
-  if (tailed && quiet_query(api, stream->tail->event) == NOT_READY) return;
-  pthread_mutex_lock(&state);
+  struct shadow *tail = stream->first && stream->first->shadow ? stream->tail : NULL;
+  if (tail) {
+    ++tail->refs;
+    pthread_mutex_unlock(&state);
+    /* Tails are recorded with the stream locked alone: so this is of the latest wait. */
+    int code = quiet_query(api, tail->event);
+    pthread_mutex_lock(&state);
+    shadow_release(tail);
+    if (code == NOT_READY) {
+      pthread_mutex_unlock(&state);
+      return;
+    }
+  }
   while (stream->first && stream->first->shadow) publish(stream->first);
   for (struct event *event; (event = stream->first);) {
     uint64_t record = event->record;
@@ -338,9 +346,26 @@ int on_stream_destroy(struct api *api, void *stream) {
   return PASS(api, STREAM_DESTROY, (void *), stream);
 }
 
+/* Nothing of ours may keep the device from coming to an end, or ask about an event that ends with it. */
+void before_reset(void) {
+  if (ALONE) return;
+  flush();
+  holds_stop();
+}
+
+void after_reset(bool gone) {
+  if (ALONE) return;
+  pthread_mutex_lock(&state);
+  if (gone) forget_all();
+  pthread_mutex_unlock(&state);
+  holds_go_on(gone);
+}
+
 int on_reset(struct api *api) {
-  if (!ALONE) shadows_drop();
-  return PASS(api, RESET, (void));
+  before_reset();
+  int code = PASS(api, RESET, (void));
+  after_reset(true);
+  return code;
 }
 
 void before_copy(struct api *api, void *on) {

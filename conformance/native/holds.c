@@ -7,9 +7,10 @@
 #include "inject.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 
-enum { WORDS = 1 << 16 };
+enum { WORDS = 1 << 16, REGISTERED_ALREADY = 712 };
 /* Holds end by themselves: a program may be right and yet stand still for ever under such a fault. */
 static const double LIMIT_S = 3.0;
 
@@ -22,11 +23,16 @@ struct job { /* what to open when an event of ours is complete */
   double until;
 };
 
+/* Memory of the process, so that it outlives the contexts it is registered with: a device reset takes memory of the
+ * runtime's away. Shared, since a private page would be another one than the device's after a fork. */
 static _Atomic(uint32_t) *words;
+static uint32_t *seen_at; /* the words' address for the device */
+static _Atomic(bool) registered;
 static _Atomic(uint64_t) taken;
 static struct job *jobs; /* `state` guards it */
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER; /* held while jobs are looked at; taken before `state` */
 static bool started, ending;
 
 static double now(void) {
@@ -36,17 +42,26 @@ static double now(void) {
 }
 
 static bool prepare(struct api *api) {
+  if (atomic_load(&registered)) return true;
   pthread_mutex_lock(&starting);
   if (!words) {
-    int (*alloc)(void **, size_t, unsigned) = (int (*)(void **, size_t, unsigned))find_any(api, api->host_alloc);
+    void *at = mmap(NULL, WORDS * sizeof *words, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (at != MAP_FAILED) words = at;
+  }
+  if (words && !atomic_load(&registered)) {
+    int (*enroll)(void *, size_t, unsigned) = (int (*)(void *, size_t, unsigned))find_any(api, api->host_register);
+    int (*look)(void **, void *, unsigned) = (int (*)(void **, void *, unsigned))find_any(api, api->device_pointer);
     void *at = NULL;
     ++inside;
-    if (alloc && !alloc(&at, WORDS * sizeof *words, 3)) words = at; /* for every context, mapped into the device */
+    int code = enroll ? enroll((void *)words, WORDS * sizeof *words, 3) : NOT_SUPPORTED; /* for every context, mapped */
+    if ((!code || code == REGISTERED_ALREADY) && look && !look(&at, (void *)words, 0)) {
+      seen_at = at;
+      atomic_store(&registered, true);
+    }
     --inside;
-    for (int i = 0; words && i < WORDS; ++i) atomic_store(&words[i], 0);
   }
   pthread_mutex_unlock(&starting);
-  return words != NULL;
+  return atomic_load(&registered);
 }
 
 bool hold_place(struct api *api, void *stream, struct slot *slot) {
@@ -65,13 +80,16 @@ bool hold_place(struct api *api, void *stream, struct slot *slot) {
   slot->index = (uint32_t)(number % WORDS);
   slot->ticket = (uint32_t)(number / WORDS) + 1;
   atomic_store(&words[slot->index], slot->ticket);
-  void *word = (void *)&words[slot->index];
+  void *word = (void *)&seen_at[slot->index];
   ++inside;
   int code;
   if (api->mask) code = ((int (*)(void *, void *, uint32_t, unsigned, uint32_t))wait)(stream, word, slot->ticket, 0, ~0u);
   else code = ((int (*)(void *, void *, uint32_t, unsigned))wait)(stream, word, slot->ticket, 0);
   --inside;
-  if (code) note(NO_HOLD);
+  if (code) {
+    note(NO_HOLD);
+    atomic_store(&registered, false); /* perhaps they no longer are: the next hold tries */
+  }
   return !code;
 }
 
@@ -88,7 +106,8 @@ void hold_open(struct slot slot) {
 static void finish(struct job *job) {
   struct slots *slots = NULL;
   if (job->stream && !--job->stream->waits) slots = &job->stream->slots;
-  if (job->event && job->event->record == job->record) slots = &job->event->slots;
+  /* A later record has a job of its own, unless it has no twin. */
+  if (job->event && (job->event->record == job->record || !job->event->twin)) slots = &job->event->slots;
   for (unsigned i = 0; slots && i < slots->count; ++i) hold_open(slots->at[i]);
   if (job->stream) stream_release(job->stream);
   if (job->event) event_release(job->event);
@@ -115,8 +134,11 @@ static void *watch(void *unused) {
       pthread_cond_wait(&more, &state);
       continue;
     }
+    pthread_mutex_unlock(&state);
+    pthread_mutex_lock(&asking);
+    pthread_mutex_lock(&state);
     struct job *mine = jobs;
-    jobs = NULL; /* looked at without the lock; new ones are added meanwhile */
+    jobs = NULL; /* looked at without this lock; new ones are added meanwhile */
     pthread_mutex_unlock(&state);
     struct job *over = NULL, *left = NULL;
     for (struct job *next; mine; mine = next) {
@@ -136,6 +158,7 @@ static void *watch(void *unused) {
       jobs = left;
     }
     pthread_mutex_unlock(&state);
+    pthread_mutex_unlock(&asking);
     nanosleep(&(struct timespec){.tv_nsec = 10000}, NULL);
     pthread_mutex_lock(&state);
   }
@@ -182,6 +205,21 @@ void hold_event_until(struct event *event, struct shadow *twin) {
   if (event->slots.count) begin((struct job){.twin = twin, .event = event, .record = event->record});
 }
 
+void holds_stop(void) {
+  pthread_mutex_lock(&asking);
+  pthread_mutex_lock(&state);
+  for (struct job *job; (job = jobs);) {
+    jobs = job->next;
+    finish(job);
+  }
+  pthread_mutex_unlock(&state);
+}
+
+void holds_go_on(bool gone) {
+  if (gone) atomic_store(&registered, false);
+  pthread_mutex_unlock(&asking);
+}
+
 void holds_end(void) {
   pthread_mutex_lock(&state);
   ending = true;
@@ -192,8 +230,10 @@ void holds_end(void) {
 
 void holds_forked(void) {
   pthread_mutex_init(&starting, NULL);
+  pthread_mutex_init(&asking, NULL);
   pthread_cond_init(&more, NULL);
   started = false;
   jobs = NULL;
   words = NULL; /* the parent's device reads them */
+  atomic_store(&registered, false);
 }

@@ -54,8 +54,9 @@ struct api {
   const char *library;        /* how the file name of its library begins */
   const char *names[ROLES];   /* NULL: the family has no such call */
   const char *wait_value[2];  /* names of the stream memory operation, best first */
-  const char *host_alloc;     /* (void **, size_t, unsigned flags) */
-  const char *other;          /* how the file name of the library begins that has these two */
+  const char *host_register;  /* (void *, size_t, unsigned flags) */
+  const char *device_pointer; /* (void **, void *, unsigned flags): where the device sees registered memory */
+  const char *other;          /* how the file name of the library begins that has these */
   bool mask;                  /* the stream memory operation takes a mask */
   bool pointer_place;         /* a place is a context, not a number */
   _Atomic(void *) real[ROLES];
@@ -104,7 +105,7 @@ struct shadow { /* an event of our own */
   void *event;
   struct api *api;
   uintptr_t place;
-  bool blocking;
+  bool blocking, lost; /* lost: its context may be gone, so it is not used again */
   unsigned refs;
   unsigned long generation; /* changes when it is recorded again */
   struct shadow *next;
@@ -159,7 +160,7 @@ void stream_release(struct stream *stream);                /* `state` held */
 void stream_forget(struct api *api, void *handle);
 struct shadow *shadow_take(struct api *api, bool blocking);
 void shadow_release(struct shadow *shadow);
-void shadows_drop(void); /* the device was reset: what is in the pool is gone */
+void forget_all(void); /* `state` held: every event and stream may be gone, and every event of our own */
 void slots_push(struct slots *slots, struct slot slot);
 
 /* Our own calls: without a trace in captures or in the thread's last error. */
@@ -174,6 +175,8 @@ bool hold_close(struct slot slot);
 void hold_open(struct slot slot);
 void hold_stream_until(struct stream *stream, struct shadow *twin); /* `state` held, both of these */
 void hold_event_until(struct event *event, struct shadow *twin);
+void holds_stop(void);       /* opens all of them; until holds_go_on the device is not asked about any */
+void holds_go_on(bool gone); /* gone: no context has the words any more */
 void holds_end(void);
 void holds_forked(void);
 
@@ -190,6 +193,8 @@ int on_stream_sync(struct api *api, void *stream);
 int on_stream_destroy(struct api *api, void *stream);
 int on_device_sync(struct api *api);
 int on_reset(struct api *api);
+void before_reset(void);      /* around a call that may end a context */
+void after_reset(bool gone);
 void flush(void); /* a stream or device synchronize was entered */
 void before_copy(struct api *api, void *stream);
 

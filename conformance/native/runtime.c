@@ -5,7 +5,7 @@
  */
 #include "inject.h"
 
-#define FAMILY(V, LIBRARY, WAIT1, WAIT2, ALLOC, OTHER, MASK)                                                        \
+#define FAMILY(V, LIBRARY, WAIT1, WAIT2, REGISTER, POINTER, OTHER, MASK)                                            \
   static struct api V = {                                                                                           \
       .name = #V,                                                                                                   \
       .library = LIBRARY,                                                                                           \
@@ -20,7 +20,8 @@
                 [PEEK] = #V "PeekAtLastError", [LAST] = #V "GetLastError", [GET_PLACE] = #V "GetDevice",            \
                 [SET_PLACE] = #V "SetDevice"},                                                                      \
       .wait_value = {WAIT1, WAIT2},                                                                                 \
-      .host_alloc = ALLOC,                                                                                          \
+      .host_register = REGISTER,                                                                                    \
+      .device_pointer = POINTER,                                                                                    \
       .other = OTHER,                                                                                               \
       .mask = MASK};
 
@@ -119,9 +120,12 @@
     return NAMED(&V, #V "MemcpyAsync" #S, (void *, const void *, size_t, int, void *), to, from, n, kind, s);       \
   }
 
-FAMILY(cuda, "libcudart.so", "cuStreamWaitValue32_v2", "cuStreamWaitValue32", "cuMemHostAlloc", "libcuda.so", false)
-FAMILY(hip, "libamdhip64.so", "hipStreamWaitValue32", NULL, "hipHostMalloc", "libamdhip64.so", true)
-FAMILY(musa, "libmusart.so", "muStreamWaitValue32_v2", "muStreamWaitValue32", "musaHostAlloc", "libmusa.so", false)
+FAMILY(cuda, "libcudart.so", "cuStreamWaitValue32_v2", "cuStreamWaitValue32", "cuMemHostRegister_v2",
+       "cuMemHostGetDevicePointer_v2", "libcuda.so", false)
+FAMILY(hip, "libamdhip64.so", "hipStreamWaitValue32", NULL, "hipHostRegister", "hipHostGetDevicePointer",
+       "libamdhip64.so", true)
+FAMILY(musa, "libmusart.so", "muStreamWaitValue32_v2", "muStreamWaitValue32", "musaHostRegister",
+       "musaHostGetDevicePointer", "libmusa.so", false)
 
 WRAPPERS(cuda, _ptsz)
 WRAPPERS(hip, _spt)

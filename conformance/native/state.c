@@ -275,20 +275,42 @@ struct shadow *shadow_take(struct api *api, bool blocking) {
 
 void shadow_release(struct shadow *shadow) {
   if (--shadow->refs) return;
-  if (!shadow->event) free(shadow); /* lost with its device */
+  if (shadow->lost || !shadow->event) free(shadow);
   else {
     shadow->next = pool;
     pool = shadow;
   }
 }
 
-void shadows_drop(void) {
-  pthread_mutex_lock(&state);
+static void lose(struct shadow *shadow) {
+  if (shadow) shadow->lost = true;
+}
+
+/* Which of them were the ended context's is not known; those of others begin anew, as if never recorded. */
+void forget_all(void) {
+  for (size_t i = 0; i < events.size; ++i)
+    while (events.heads[i]) {
+      struct event *event = (struct event *)events.heads[i];
+      lose(event->shadow);
+      lose(event->twin);
+      event_forget(event);
+    }
+  for (size_t i = 0; i < streams.size; ++i)
+    for (struct node *node = streams.heads[i], *next; node; node = next) {
+      struct stream *stream = (struct stream *)node;
+      next = node->next;
+      lose(stream->tail);
+      if (stream->tail) shadow_release(stream->tail);
+      stream->tail = NULL;
+      stream->slots.count = stream->slots.first = 0;
+      if (stream->refs > 1) continue; /* in use by a call for another device */
+      drop(&streams, node);
+      stream_release(stream);
+    }
   for (struct shadow *next; pool; pool = next) {
     next = pool->next;
     free(pool);
   }
-  pthread_mutex_unlock(&state);
 }
 
 bool quiet_record(struct shadow *shadow, void *stream) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from conformance.backends.registry import find
 from conformance.decision import merge_clauses
 from conformance.faults import FAULTS as CATALOGUE
 from conformance.inject import FAULTS
+from hardware.agreement import Difference, differences, explanation
 from reports.records import Report, Verdict
 from reports.store import load_report
 
@@ -60,12 +62,28 @@ def failed(report: Report) -> set[str]:
     return {c for c, verdict in merge_clauses(report.results).items() if verdict is Verdict.NON_CONFORMANT} & must
 
 
+def both(name: str, folder: Path) -> tuple[Report, Report]:
+    """The suite's reports under `inject` and under the fault layer."""
+    assert inject("--fault", name, "--", sys.executable, *SUITE, "--out", folder / "inject").code == 1
+    assert run(*SUITE, "--fault", name, "--out", folder / "layer").code == 1
+    return load_report(folder / "inject"), load_report(folder / "layer")
+
+
+def unexplained(name: str, preloaded: Report, layer: Report) -> set[Difference]:
+    """The results that differ and of which nothing says why."""
+    return {one for one in differences(preloaded, layer) if not explanation(name, one)}
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_preloaded_fault_is_found_as_the_fault_layer_s_is(name: str, tmp_path: Path) -> None:
     fault = CATALOGUE[name]
-    assert inject("--fault", name, "--", sys.executable, *SUITE, "--out", tmp_path / "inject").code == 1
-    assert run(*SUITE, "--fault", name, "--out", tmp_path / "layer").code == 1
-    preloaded, layer = load_report(tmp_path / "inject"), load_report(tmp_path / "layer")
+    preloaded, layer = both(name, tmp_path / "first")
+    left = {(one.probe, one.variant, one.clause) for one in unexplained(name, preloaded, layer)}
+    if left:  # a busy machine leaves a result undecided now and then: a difference is what comes again
+        again = {
+            (one.probe, one.variant, one.clause): one for one in unexplained(name, *both(name, tmp_path / "again"))
+        }
+        assert [str(again[key]) for key in left & again.keys()] == []
     assert preloaded.header.injected == (name,)
     assert preloaded.header.fault == ()
     assert fault.killed_by in failed(preloaded)
@@ -82,18 +100,55 @@ def test_the_driver_s_level_is_found_too(level: str, tmp_path: Path) -> None:
     assert failed(load_report(tmp_path)) == {"EVT-INDEP-1"}
 
 
+RESETS = """
+import ctypes, torch
+runtime = ctypes.CDLL(next(line.split()[-1] for line in open("/proc/self/maps") if "libcudart.so" in line))
+for _ in range(3):
+    streams = []
+    for _ in range(2):
+        streams.append(ctypes.c_void_p())
+        assert runtime.cudaStreamCreateWithFlags(ctypes.byref(streams[-1]), 1) == 0
+    at, event = ctypes.c_void_p(), ctypes.c_void_p()
+    assert runtime.cudaMalloc(ctypes.byref(at), 1 << 26) == 0
+    assert runtime.cudaEventCreateWithFlags(ctypes.byref(event), 2) == 0
+    for _ in range(20):
+        for one, other in (streams, streams[::-1]):
+            half = ctypes.c_void_p(at.value + (1 << 25))
+            assert runtime.cudaMemcpyAsync(half, at, ctypes.c_size_t(1 << 25), 3, one) == 0
+            assert runtime.cudaEventRecord(event, one) == 0
+            assert runtime.cudaStreamWaitEvent(other, event, 0) == 0
+    assert runtime.cudaDeviceReset() == 0
+print("reset")
+"""
+
+
+@pytest.mark.parametrize("name", ["no-fault", "late-any-wait", "held-by-wait", "wait-newest-record"])
+@pytest.mark.parametrize("level", ["runtime", "both"])
+def test_a_program_may_reset_the_device_and_go_on(name: str, level: str) -> None:
+    fault = () if name == "no-fault" else ("--fault", name)
+    done = inject("--level", level, *fault, "--", sys.executable, "-c", RESETS)
+    assert (done.code, done.out) == (0, "reset\n"), done
+
+
 def test_without_a_fault_the_verdicts_are_as_they_were(tmp_path: Path) -> None:
     assert inject("--", sys.executable, *SUITE, "--out", tmp_path / "inject").code == 0
     assert run(*SUITE, "--out", tmp_path / "plain").code == 0
     preloaded, plain = load_report(tmp_path / "inject"), load_report(tmp_path / "plain")
     assert preloaded.header.injected == ("no-fault",)
-    assert [r.verdict for r in preloaded.results] == [r.verdict for r in plain.results]
+    assert [str(one) for one in differences(preloaded, plain)] == []
+
+
+CLIENT = ROOT / "docs" / "decode_client.py"
 
 
 def decode(in_flight: int, ring: int, *options: str) -> dict[str, Any]:
     """What the engine's loop saw."""
-    client = ROOT / "docs" / "decode_client.py"
-    done = inject(*options, "--", sys.executable, client, "--in-flight", in_flight, "--ring", ring, "--quiet")
+    done = inject(*options, "--", sys.executable, CLIENT, "--in-flight", in_flight, "--ring", ring, "--quiet")
+    return said_by(done)
+
+
+def said_by(done: Done) -> dict[str, Any]:
+    """The client's line."""
     assert done.code == 0, done
     said: dict[str, Any] = json.loads(done.out.splitlines()[-1])
     assert said["wrong_tokens"] == 0
@@ -108,11 +163,35 @@ def test_the_ring_cures_the_engine_s_loop_if_it_is_long_enough(in_flight: int, s
     assert decode(in_flight, in_flight - 1)["late_share"] < 0.1
 
 
-@pytest.mark.parametrize("name", ["late-next-wait", "late-any-wait", "late-sync"])
-def test_a_program_with_threads_goes_on_and_does_not_grow(name: str) -> None:
-    program = Path(__file__).with_name("stream_threads.py")
-    done = inject("--fault", name, "--", sys.executable, program, "--seconds", 20)
+@pytest.mark.parametrize(("step_ms", "host_ms", "steps"), [(26, 1.5, 60), (2, 0, 400)])
+def test_without_a_fault_a_step_takes_as_long_as_before(step_ms: float, host_ms: float, steps: int) -> None:
+    """By turns in one run, and by the device's clock: the host's load shows in neither."""
+    loop = [CLIENT, "--quiet", "--host-ms", host_ms, "--step-ms", step_ms]
+    cycles = said_by(run(*loop, "--steps", 8))["cycles"]
+    loop += ["--steps", steps, "--cycles", cycles]
+    plain, under = [], []
+    for _ in range(3):
+        plain.append(said_by(run(*loop))["step_ms"])
+        under.append(said_by(inject("--", sys.executable, *loop))["step_ms"])
+    ratio = statistics.median(under) / statistics.median(plain)
+    sys.stdout.write(f"\nstep of {step_ms} ms: {plain} without, {under} under inject, ratio {ratio:.4f}\n")
+    assert abs(ratio - 1) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("name", "effect"),
+    [
+        ("late-next-wait", "recorded_again"),
+        ("late-any-wait", "recorded_again"),
+        ("late-sync", "late_returns"),
+        ("held-by-wait", "held_copies"),
+    ],
+)
+def test_a_program_with_threads_goes_on_for_a_minute_and_does_not_grow(name: str, effect: str, tmp_path: Path) -> None:
+    program, log = Path(__file__).with_name("stream_threads.py"), tmp_path / "log.json"
+    done = inject("--fault", name, "--log", log, "--", sys.executable, program, "--seconds", 60)
     assert done.code == 0, done
     said = json.loads(done.out.splitlines()[-1])
+    assert json.loads(log.read_text())["effects"][effect] > 0, "the fault was there"
     assert said["resident_kb"][1] < said["resident_kb"][0] + 20_000
     assert said["device_bytes"][1] <= said["device_bytes"][0] + (1 << 20)

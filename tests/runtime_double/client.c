@@ -15,7 +15,7 @@
 
 typedef void *handle;
 int cudaStreamCreateWithFlags(handle *, unsigned), cudaStreamDestroy(handle), cudaStreamQuery(handle), cudaStreamSynchronize(handle);
-int cudaDeviceSynchronize(void), cudaPeekAtLastError(void), cudaGetLastError(void);
+int cudaDeviceSynchronize(void), cudaDeviceReset(void), cudaPeekAtLastError(void), cudaGetLastError(void);
 int cudaStreamBeginCapture(handle, int), cudaStreamEndCapture(handle, handle *);
 int cudaEventCreateWithFlags(handle *, unsigned), cudaEventDestroy(handle), cudaEventRecord(handle, handle), cudaEventQuery(handle);
 int cudaEventSynchronize(handle), cudaStreamWaitEvent(handle, handle, unsigned), cudaEventElapsedTime(float *, handle, handle);
@@ -134,6 +134,34 @@ static int destroyed(void) {
   return 0;
 }
 
+/* The device's context ends, by the call of that name, with a copy and a wait that a fault holds back; then again. */
+static int reset(const char *how) {
+  for (int round = 0; round < 3; ++round) {
+    static _Atomic(uint32_t) words[6];
+    _Atomic(uint32_t) *g1 = &words[2 * round], *g2 = g1 + 1;
+    handle copy, main_, e, f;
+    uint32_t from[4] = {1, 2, 3, 4}, to[4];
+    MUST(cudaStreamCreateWithFlags(&copy, 1));
+    MUST(cudaStreamCreateWithFlags(&main_, 1));
+    MUST(cudaEventCreateWithFlags(&e, 2));
+    MUST(cudaEventCreateWithFlags(&f, 2));
+    gate(copy, g1);
+    MUST(cudaMemcpyAsync(to, from, sizeof to, 4, copy));
+    MUST(cudaEventRecord(e, copy));
+    gate(main_, g2);
+    MUST(cudaEventRecord(f, main_));
+    MUST(cudaStreamWaitEvent(copy, f, 0));
+    MUST(cudaEventRecord(f, main_)); /* again, with the wait still to be passed */
+    *g1 = *g2 = 1;
+    if (round == 2) break; /* the program ends in the midst of it */
+    if (!how) MUST(cudaDeviceReset());
+    else if (!strcmp(how, "cuCtxDestroy_v2")) MUST(((int (*)(handle))driver(how))(NULL));
+    else MUST(((int (*)(int))driver(how))(0));
+    printf("misuse %d\n", number("double_misuse"));
+  }
+  return 0;
+}
+
 enum { SHARED = 16, OWN = 64, STEPS = 300 };
 static handle shared[SHARED];
 static _Atomic(handle) mailbox[SHARED]; /* events that the next thread to come by destroys */
@@ -204,6 +232,7 @@ int main(int count, char **words) {
   if (count > 1 && !strcmp(words[1], "own")) return core(1);
   if (count > 1 && !strcmp(words[1], "capture")) return capture();
   if (count > 1 && !strcmp(words[1], "destroyed")) return destroyed();
+  if (count > 1 && !strcmp(words[1], "reset")) return reset(words[2]);
   if (count > 3 && !strcmp(words[1], "stress")) return stress(atoi(words[2]), atoi(words[3]));
   if (count > 1 && !strcmp(words[1], "fork")) { /* each process has its own numbers, also without exec */
     if (!fork()) return core(0);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@ struct event {
   int magic, blocking, captured;
   struct record *now; /* NULL: never recorded */
   struct event *next; /* among the dead ones */
+  struct event *every; /* the next of all */
 };
 enum what { RECORD, AWAIT, VALUE, COPY, SET, CALL, SLEEP };
 struct task {
@@ -46,7 +48,7 @@ struct stream {
 };
 
 static pthread_mutex_t all = PTHREAD_MUTEX_INITIALIZER;
-static struct event *dead;
+static struct event *dead, *everything;
 static struct stream *streams;
 static struct stream *defaults; /* the legacy default stream, without its special rules */
 static atomic_int misuse, spoilt, captures, living;
@@ -221,8 +223,14 @@ int cuEventCreate(struct event **to, unsigned flags) {
   struct event *e = dead;
   if (e) dead = e->next;
   pthread_mutex_unlock(&all);
-  if (!e) e = malloc(sizeof *e);
-  *e = (struct event){.magic = ALIVE, .blocking = flags & 1};
+  if (!e) {
+    e = calloc(1, sizeof *e);
+    pthread_mutex_lock(&all);
+    e->every = everything;
+    everything = e;
+    pthread_mutex_unlock(&all);
+  }
+  *e = (struct event){.magic = ALIVE, .blocking = flags & 1, .every = e->every};
   *to = e;
   ++living;
   return OK;
@@ -302,9 +310,69 @@ int cuMemcpyDtoHAsync_v2(void *to, void *from, size_t n, struct stream *s) { ret
 int cuMemsetD32Async(void *to, uint32_t value, size_t n, struct stream *s) { return n == 1 ? put(stream_of(s), (struct task){.what = SET, .to = to, .value = value}) : INVALID; }
 int double_sleep(struct stream *s, size_t nanoseconds) { return put(stream_of(s), (struct task){.what = SLEEP, .size = nanoseconds}); }
 int cuLaunchHostFunc(struct stream *s, void (*function)(void *), void *argument) { return put(stream_of(s), (struct task){.what = CALL, .function = function, .to = argument}); }
-int cuMemHostAlloc(void **to, size_t n, unsigned flags) { (void)flags; return (*to = calloc(1, n)) ? OK : INVALID; }
+/* Host memory, of the context: a reset takes it away, so that whoever writes to it afterwards is killed. */
+struct block { void *at; size_t size; int ours, there; struct block *next; };
+static struct block *blocks;
+static int keep_block(void *at, size_t n, int ours) {
+  struct block *b = malloc(sizeof *b);
+  pthread_mutex_lock(&all);
+  *b = (struct block){.at = at, .size = n, .ours = ours, .there = 1, .next = blocks};
+  blocks = b;
+  pthread_mutex_unlock(&all);
+  return OK;
+}
+int cuMemHostAlloc(void **to, size_t n, unsigned flags) {
+  (void)flags;
+  void *at = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return at == MAP_FAILED ? INVALID : keep_block(*to = at, n, 1);
+}
+static struct block *block_of(void *at) {
+  struct block *b = blocks;
+  while (b && !((char *)at >= (char *)b->at && (char *)at < (char *)b->at + b->size)) b = b->next;
+  return b;
+}
+int cuMemHostRegister_v2(void *at, size_t n, unsigned flags) {
+  struct block *b = block_of(at);
+  if (flags != 3 || (uintptr_t)at % 4096) return INVALID;
+  if (b && b->there) return 712;
+  if (b) return (b->there = 1), OK;
+  return keep_block(at, n, 0);
+}
+int cuMemHostGetDevicePointer_v2(void **to, void *at, unsigned flags) {
+  struct block *b = block_of(at);
+  return flags || !b || !b->there ? INVALID : ((*to = at), OK);
+}
+/* A context's end: its work is done first; a handle of it is dead, and may come again. */
+static int end_context(void) {
+  cuCtxSynchronize();
+  pthread_mutex_lock(&all);
+  for (struct block *b = blocks; b; b = b->next) {
+    if (b->ours && b->there) mprotect(b->at, b->size, PROT_NONE);
+    b->there = 0;
+  }
+  for (struct event *e = everything, *next; e; e = next) {
+    next = e->every;
+    if (e->magic != ALIVE) continue;
+    e->magic = 0;
+    e->now = NULL;
+    e->next = dead;
+    dead = e;
+    --living;
+  }
+  for (struct stream *s = streams; s; s = s->next) s->magic = 0;
+  defaults = NULL;
+  pthread_mutex_unlock(&all);
+  return OK;
+}
+int cuDevicePrimaryCtxReset_v2(int device) { return device ? INVALID : end_context(); }
+int cuDevicePrimaryCtxRelease_v2(int device) { return device ? INVALID : end_context(); }
+int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) { *flags = *active = 0; return device ? INVALID : OK; }
+int cuCtxDestroy_v2(void *which) { (void)which; return end_context(); }
 #ifndef NO_WAIT_VALUE
-int cuStreamWaitValue32_v2(struct stream *s, void *word, uint32_t value, unsigned flags) { return flags ? INVALID : put(stream_of(s), (struct task){.what = VALUE, .to = word, .value = value}); }
+int cuStreamWaitValue32_v2(struct stream *s, void *word, uint32_t value, unsigned flags) {
+  struct block *b = block_of(word);
+  return flags || (b && !b->there) ? INVALID : put(stream_of(s), (struct task){.what = VALUE, .to = word, .value = value});
+}
 #endif
 
 #define OWN(s) ((s) ? (s) : (struct stream *)2)
@@ -323,7 +391,8 @@ static const struct { const char *symbol; void *function; } table[] = {
     F("cuEventCreate", cuEventCreate), F("cuEventDestroy", cuEventDestroy_v2), F("cuEventRecord", cuEventRecord),
     F("cuEventRecordWithFlags", cuEventRecordWithFlags), F("cuStreamWaitEvent", cuStreamWaitEvent), F("cuEventQuery", cuEventQuery),
     F("cuEventSynchronize", cuEventSynchronize), F("cuEventElapsedTime", cuEventElapsedTime), F("cuMemcpyAsync", cuMemcpyAsync),
-    F("cuMemsetD32Async", cuMemsetD32Async), F("cuMemHostAlloc", cuMemHostAlloc)};
+    F("cuMemsetD32Async", cuMemsetD32Async), F("cuMemHostAlloc", cuMemHostAlloc),
+    F("cuDevicePrimaryCtxReset", cuDevicePrimaryCtxReset_v2)};
 
 int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status) {
   (void)version;

@@ -45,6 +45,7 @@ int R(StreamCreateWithFlags)(void **to, unsigned f) { return DRIVER("cuStreamCre
 int R(StreamDestroy)(void *s) { return DRIVER("cuStreamDestroy", 1, (void *), s); }
 int R(StreamQuery)(void *s) { return DRIVER("cuStreamQuery", 1, (void *), s); }
 int R(StreamSynchronize)(void *s) { return DRIVER("cuStreamSynchronize", 1, (void *), s); }
+int R(DeviceReset)(void) { return DRIVER("cuDevicePrimaryCtxReset", 1, (int), 0); }
 int R(DeviceSynchronize)(void) { return DRIVER("cuCtxSynchronize", 1, (void)); }
 int R(StreamBeginCapture)(void *s, int how) { return DRIVER("cuStreamBeginCapture", 1, (void *, int), s, how); }
 int R(StreamEndCapture)(void *s, void **graph) { return DRIVER("cuStreamEndCapture", 1, (void *, void **), s, graph); }
@@ -63,7 +64,9 @@ int R(MemcpyAsync)(void *to, const void *from, size_t n, int kind, void *s) { (v
 int JOIN(R(EventRecord), _ptsz)(void *e, void *s) { return DRIVER("cuEventRecord", 2, (void *, void *), e, s); }
 int JOIN(R(StreamWaitEvent), _ptsz)(void *s, void *e, unsigned f) { return DRIVER("cuStreamWaitEvent", 2, (void *, void *, unsigned), s, e, f); }
 #ifdef HIP /* one library for both levels; its stream memory operation takes a mask */
-int hipHostMalloc(void **to, size_t n, unsigned flags) { (void)flags; return (*to = calloc(1, n)) ? OK : 2; }
+static void *next_door(const char *name) { return dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), name); }
+int hipHostRegister(void *at, size_t n, unsigned flags) { return ((int (*)(void *, size_t, unsigned))next_door("cuMemHostRegister_v2"))(at, n, flags); }
+int hipHostGetDevicePointer(void **to, void *at, unsigned flags) { return ((int (*)(void **, void *, unsigned))next_door("cuMemHostGetDevicePointer_v2"))(to, at, flags); }
 int hipStreamWaitValue32(void *s, void *word, uint32_t value, unsigned flags, uint32_t mask) {
   void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (flags || mask != ~0u) return 1;

@@ -86,8 +86,8 @@ class Stream:
 class Event:
     """An event."""
 
-    def __init__(self, *, blocking: bool = False) -> None:
-        self.raw = _api.event(2 | blocking)
+    def __init__(self, *, blocking: bool = False, enable_timing: bool = False) -> None:
+        self.raw = _api.event((0 if enable_timing else 2) | blocking)
 
     def __del__(self) -> None:
         _api.must("EventDestroy", self.raw)
@@ -100,6 +100,11 @@ class Event:
 
     def synchronize(self) -> None:
         _api.sync(self.raw)
+
+    def elapsed_time(self, end: Event) -> float:
+        ms = ctypes.c_float()
+        assert _api.must("EventElapsedTime", ctypes.byref(ms), self.raw, end.raw)
+        return ms.value
 
 
 @contextmanager
