@@ -10,13 +10,17 @@ TORCH_INDEX ?=
 PIP_INTO := pip_into() { venv=$$1; shift; $$venv/bin/python -m pip install --quiet --disable-pip-version-check "$$@"; }; pip_into
 SAY := echo "make:"
 
-.PHONY: report test codegen lint clean
+.PHONY: report test benchmark codegen lint clean
 
 report: $(VENV)/.made
 	@$(VENV)/bin/python -m conformance.tour $(OUT)
 
 test: $(TEST_VENV)/.made
 	$(TEST_VENV)/bin/python -m pytest -n $(JOBS) $(ARGS)
+
+# Times, so one after the other, and on a machine with nothing else to do.
+benchmark: $(TEST_VENV)/.made
+	$(TEST_VENV)/bin/python -m pytest tests/benchmarks -m benchmark -s $(ARGS)
 
 # The gates' code for devices that are not here, and what could not be compiled for want of a compiler:
 # NVRTC (the wheel nvidia-cuda-nvrtc) and triton, neither of which the suite installs.

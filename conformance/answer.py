@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from conformance import fingerprint
-from reports.reading import Found, Outcome, ReportError, find
+from reports.reading import VENDOR, Depth, Found, Outcome, ReportError, find
 
 
 class Answer(NamedTuple):
@@ -67,12 +67,27 @@ def answer(
     if depth is None:
         measured = max(found.depths, default=0)
         return undecided(f"the report measured up to {measured} in flight; run again with --max-in-flight {in_flight}")
+    if why := of_another_family(found, depth):
+        return undecided(why)
     return Answer(in_flight, depth.outcome, depth.reason, {**depth.entry, "price": found.price}, late=late)
 
 
 def not_of_this_machine(found: Found, environ: Mapping[str, str] = os.environ) -> str:
     """Why a report says nothing of this machine's hardware, or an empty text."""
     return _not_hardware(found) or _other_machine(found, environ)
+
+
+def of_another_family(found: Found, depth: Depth) -> str:
+    """Why an outcome that can switch the ring off does not count for an engine on the vendor's own API; or nothing.
+
+    What is late in another family of calls may be late in this one too, so `enable` counts.
+    """
+    if VENDOR in found.surfaces or depth.outcome not in (Outcome.NOT_NEEDED, Outcome.INEFFECTIVE):
+        return ""
+    return (
+        f"{depth.outcome.value} by the surface {', '.join(found.surfaces) or 'none'} alone, and engines use the"
+        " vendor's; run again without --surface"
+    )
 
 
 def _not_hardware(found: Found) -> str:

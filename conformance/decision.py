@@ -52,10 +52,10 @@ def decide(
     """
     results = [result for result in results if result.surface != "mixed"]
     verdicts = merge_clauses(results)
-    depths = tuple(_depth(n, results, verdicts, causal, missing) for n in range(1, max_in_flight + 1))
-    forms = [result.form for result in results if result.form is not None]
+    form = worst_form([result.form for result in results if result.form is not None])
+    depths = tuple(_depth(n, results, verdicts, form, causal, missing) for n in range(1, max_in_flight + 1))
     needed = next((d.outcome for d in depths if d.in_flight == 2), Outcome.UNDECIDED)
-    return Decision(needed=needed, form=worst_form(forms), per_in_flight=depths)
+    return Decision(needed=needed, form=form, per_in_flight=depths)
 
 
 def worst_form(forms: Sequence[Form]) -> Form | None:
@@ -68,6 +68,7 @@ def _depth(
     n: int,
     results: Sequence[Result],
     verdicts: Mapping[str, Verdict],
+    form: Form | None,
     causal: bool,
     missing: frozenset[tuple[str, str]],
 ) -> DepthDecision:
@@ -102,6 +103,8 @@ def _depth(
         return decided(Outcome.UNDECIDED, f"EVT-INDEP-1 is {core.value if core else 'not judged'}")
     if n >= 2 and verdicts.get("EVT-INDEP-3") is Verdict.NON_CONFORMANT:  # an engine waits by synchronize
         return decided(Outcome.UNDECIDED, "EVT-INDEP-3 is non-conformant")
+    if n >= 2 and form is not None:  # proved of some event, whichever clause it failed
+        return decided(Outcome.UNDECIDED, f"in time with one copy stream, and events are late ({form.value})")
     earlier = [m for m in range(1, n) if (row := _row(1, m, results, excused)) is not None and row.late]
     if earlier:  # a pipeline of n fills up and runs empty through every smaller number
         return decided(Outcome.UNDECIDED, f"in time with one copy stream, and late with {earlier[0]} in flight")

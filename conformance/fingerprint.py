@@ -42,6 +42,8 @@ RUNTIMES: Final[Mapping[str, tuple[str, ...]]] = {
     "rocm": ("rocm_sdk_core", "rocm"),
     "opencl": ("pocl_binary_distribution", "pyopencl"),
 }
+#: Backends whose runtime is somewhere, if no wheel holds it: in a toolkit, or within torch's own wheel.
+TOOLKITS: Final = ("cuda", "rocm", "musa")
 #: Packages whose version matters even where no wheel says it.
 _NAMED: Final = frozenset({"torch", *(name for names in PLUGINS.values() for name in names)})
 
@@ -80,6 +82,10 @@ def parts(
         next((_named(name, wheels[name]) for name in table.get(backend, ()) if name in wheels), NONE)
         for table in (PLUGINS, RUNTIMES)
     )
+    if runtime == NONE and backend in TOOLKITS:
+        from conformance import runtimes  # here and not above: where a wheel says it, an engine's start needs no search
+
+        runtime = runtimes.runtime(backend, environ, path)
     return {
         "backend": backend,
         "device": device or UNKNOWN,
@@ -116,7 +122,9 @@ def differences(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
 def read_here(backend: str, index: int = 0, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """This machine's parts for a backend under these variables, read without torch.
 
-    Where the visible devices differ, the device is all of them: nobody knows here which one an engine will use.
+    Where the visible devices are of one kind, ``index`` is no part of it. Where they differ, the device is all of them:
+    nobody knows here which one an engine will use. (OpenCL has no variable that shows a device alone: there it is the
+    one at ``index``.)
     """
     name, driver = UNKNOWN, UNKNOWN
     if backend == "reference":

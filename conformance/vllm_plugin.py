@@ -156,7 +156,9 @@ def _idle(environ: Mapping[str, str]) -> str:
     """Why there is nothing to do, without asking the device: which steps are in flight is not known yet."""
     if word := environ.get(VARIABLE, "").strip().lower():
         return f"{VARIABLE}=off" if word == "off" else ""
-    path = workaround.installed(workaround.told(None), environ)
+    if (backend := workaround.told(None)) is None:
+        return _untold(environ)
+    path = workaround.installed(backend, environ)
     if path is None:
         return f"{VARIABLE} is not set and no decision is installed"
     try:
@@ -166,6 +168,19 @@ def _idle(environ: Mapping[str, str]) -> str:
         return "the installed decision cannot be read"
     enabled = any(depth.outcome is reading.Outcome.ENABLE for depth in found.depths.values())
     return "" if enabled else "the installed decision does not say enable"
+
+
+def _untold(environ: Mapping[str, str]) -> str:
+    """Why no decision was read where the backend cannot be told; said aloud where there is one to be read."""
+    why = f"{VARIABLE} is not set and the backend cannot be told from the installed torch"
+    if there := workaround.decisions(environ):
+        LOG.warning(
+            "no ring from this plugin: %s, so no installed decision is read (%s); set %s to a number",
+            why,
+            ", ".join(there),
+            VARIABLE,
+        )
+    return why
 
 
 def _from_own(own: Any) -> Iterator[Any]:

@@ -104,6 +104,8 @@ def choose(
     name = told(backend)
     path = report if report is not None else installed(name, environ)
     if path is None:
+        if name is None and (there := decisions(environ)):
+            return _default(in_flight, None, f"not read, though installed: {', '.join(there)}", doubt=True)
         return _default(in_flight, name, "no decision is installed")
     found = answer(path, in_flight, backend=name, environ=environ)
     if found.outcome is Outcome.NOT_NEEDED:
@@ -128,20 +130,36 @@ def told(backend: str | None) -> str | None:
     torch's ROCm builds, and torchada over MUSA, call their devices `cuda` too: what is installed says which it is.
     """
     name = None if backend is None else backend.strip().lower()
-    return _installed_backend() or name if name in (None, "cuda") else name
+    if name not in (None, "cuda"):
+        return name
+    driven = _driven()
+    return None if driven is None or len(driven) > 1 else next(iter(driven), name)
 
 
 def decision_path(backend: str, environ: Mapping[str, str] = os.environ) -> str | None:
     """Where this user's decision for a backend is installed: BACKEND.json in the state folder of the XDG Base
     Directory Specification, $XDG_STATE_HOME/stream-conformance or ~/.local/state/stream-conformance; None without a
     home."""
+    folder = _folder(environ)
+    return None if folder is None else os.path.join(folder, f"{backend}.json")
+
+
+def decisions(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """The names of this user's installed decisions, of whatever backend."""
+    try:
+        return sorted(name for name in os.listdir(_folder(environ) or os.devnull) if name.endswith(".json"))
+    except (OSError, ValueError):
+        return []
+
+
+def _folder(environ: Mapping[str, str]) -> str | None:
     state = environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(state):  # the specification: a relative path is ignored
         home = environ.get("HOME", "") or os.path.expanduser("~")
         if not os.path.isabs(home):
             return None
         state = os.path.join(home, ".local", "state")
-    return os.path.join(state, "stream-conformance", f"{backend}.json")
+    return os.path.join(state, "stream-conformance")
 
 
 def _number(word: str, in_flight: int) -> Choice:
@@ -156,11 +174,11 @@ def _number(word: str, in_flight: int) -> Choice:
     return Choice(number, SET, f"{VARIABLE}={number}")
 
 
-def _default(in_flight: int, name: str | None, why: str) -> Choice:
+def _default(in_flight: int, name: str | None, why: str, *, doubt: bool = False) -> Choice:
     if name in NOT_ARMED:
         return Choice(1, DEFAULT, f"{why}; the default of {name} is not armed")
     of = "the backend cannot be told" if name is None else f"the default of {name} is armed"
-    return Choice(in_flight, DEFAULT, f"{why}; {of}")
+    return Choice(in_flight, DEFAULT, f"{why}; {of}", doubt=doubt)
 
 
 def installed(name: str | None, environ: Mapping[str, str]) -> str | None:
@@ -176,12 +194,17 @@ def installed(name: str | None, environ: Mapping[str, str]) -> str | None:
     return path
 
 
-def _installed_backend() -> str | None:
-    """What the installed torch drives, without importing it; None where it is nothing, or several."""
+def _driven() -> frozenset[str] | None:
+    """The backends that the installed torch may drive, without importing it; empty without a torch, and None where
+    nobody can tell: it cannot be looked for, or its build is for none whose devices it calls `cuda`."""
     try:
-        kinds = {torch_built_for()} & {"cuda", "rocm"}
-        if importlib.util.find_spec("torch_musa") is not None:
-            kinds.add("musa")
+        built = torch_built_for()
+        musa = importlib.util.find_spec("torch_musa") is not None
     except (ImportError, ValueError):  # a stand-in without a specification
         return None
-    return kinds.pop() if len(kinds) == 1 else None
+    kinds = {"musa"} if musa else set()
+    if built in NOT_ARMED:
+        return frozenset({*kinds, built})
+    if built is None or (musa and built == "the CPU"):  # a plugin adds its device to a build for the CPU
+        return frozenset(kinds)
+    return None  # with such a torch something else must stand behind the name

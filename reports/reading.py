@@ -20,6 +20,9 @@ REPORT: Final = "report.json"
 DECISION: Final = "decision.json"
 LOG: Final = "events.jsonl"
 
+#: The API family that a vendor's own module has, and that engines use; a report's `surfaces` name those it drove.
+VENDOR: Final = "vendor"
+
 #: Bytes above which a file is no report of this suite: a standard one stays under 4 MB.
 LARGEST: Final = 256 << 20
 
@@ -53,6 +56,7 @@ class Found(NamedTuple):
 
     backend: str
     device: int
+    surfaces: tuple[str, ...]
     simulated: bool
     fault: tuple[str, ...]
     injected: tuple[str, ...]
@@ -154,12 +158,13 @@ def _found(data: Mapping[str, Any]) -> Found:
         if depth.in_flight in depths:
             raise ValueError(f"{depth.in_flight} in flight is decided twice")
         depths[depth.in_flight] = depth
-    _check(depths, needed)
     parts = _is(_is(header["fingerprint"], dict, "fingerprint")["parts"], dict, "fingerprint.parts")
     form, price = decision["form"], decision.get("price")
+    _check(depths, needed, form, _is(header["gate"], dict, "gate")["assurance"])
     return Found(
         backend=_is(header["backend"], str, "backend"),
         device=_is(_is(header["device"], dict, "device").get("index", 0), int, "device.index"),
+        surfaces=_words(header["surfaces"], "surfaces"),
         simulated=_is(header["simulated"], bool, "simulated"),
         fault=_words(header["fault"], "fault"),
         injected=_words(header["injected"], "injected"),
@@ -170,17 +175,34 @@ def _found(data: Mapping[str, Any]) -> Found:
     )
 
 
-def _check(depths: Mapping[int, Depth], needed: Outcome) -> None:
-    """Raise ValueError for entries that contradict each other: a file that was damaged or mended by hand."""
+def _check(depths: Mapping[int, Depth], needed: Outcome, form: object, assurance: object) -> None:
+    """Raise ValueError for entries that contradict each other or what the run was made with: a file that was damaged
+    or mended by hand."""
     if not depths or sorted(depths) != list(range(1, len(depths) + 1)):
         raise ValueError(f"it decides for {sorted(depths)} in flight, not for 1 and all that follow")
     headline = depths[2].outcome if 2 in depths else Outcome.UNDECIDED
     if needed is not headline:
         raise ValueError(f"needed is {needed.value}, and 2 in flight are {headline.value}")
     for depth in depths.values():
+        if depth.outcome is Outcome.UNDECIDED:
+            continue
+        if assurance != "causal":
+            raise ValueError(f"{depth.in_flight} in flight are {depth.outcome.value} by gates that are {assurance}")
+        if depth.outcome is not Outcome.NOT_NEEDED:
+            continue
         late = [n for n in range(1, depth.in_flight) if depths[n].late]
-        if late and depth.outcome is Outcome.NOT_NEEDED:
+        if late:
             raise ValueError(f"{depth.in_flight} in flight are {depth.outcome.value}, and {late[0]} late")
+        if depth.in_flight > 1 and form is not None:
+            raise ValueError(f"{depth.in_flight} in flight are {depth.outcome.value}, and events are late ({form})")
+
+
+#: What was measured, by outcome: (ring, or None for one as long as the steps in flight; was it late?).
+_MEASURED: Final[Mapping[Outcome, tuple[tuple[int | None, bool], ...]]] = {
+    Outcome.NOT_NEEDED: ((1, False),),
+    Outcome.ENABLE: ((1, True), (None, False)),
+    Outcome.INEFFECTIVE: ((1, True), (None, True)),
+}
 
 
 def _depth(entry: Mapping[str, Any]) -> Depth:
@@ -193,15 +215,16 @@ def _depth(entry: Mapping[str, Any]) -> Depth:
     if ring is not None and _is(ring, int, "ring") < n:
         raise ValueError(f"a ring of {ring} for {n} in flight is too short")
     rows = [_is(row, dict, "rings") for row in _is(entry["rings"], list, "rings")]
-    late = any(row["late"] is True for row in rows if _is(row["ring"], int, "ring") == 1)
-    if late and outcome is Outcome.NOT_NEEDED:
-        raise ValueError(f"{n} in flight is {outcome.value} and late with one copy stream")
+    late = {k: [row["late"] for row in rows if _is(row["ring"], int, "ring") == k] for k in (1, n)}
+    for k, expected in _MEASURED.get(outcome, ()):
+        if any(seen is not expected for seen in late[k or n]) or not late[k or n]:
+            raise ValueError(f"{n} in flight is {outcome.value}, and with ring {k or n} late is {late[k or n]}")
     return Depth(
         in_flight=n,
         outcome=outcome,
         ring=ring,
         reason=_is(entry["reason"], str, "reason"),
-        late=late or outcome in (Outcome.ENABLE, Outcome.INEFFECTIVE),
+        late=True in late[1] or outcome in (Outcome.ENABLE, Outcome.INEFFECTIVE),
         entry=entry,
     )
 

@@ -27,6 +27,7 @@ from reports.records import (
     Outcome,
     Result,
     RingMeasure,
+    RingRow,
     Verdict,
 )
 
@@ -122,6 +123,17 @@ def pipe(
     return result(clause("EVT-SAFE-1"), probe=f"ring-{ring}-{in_flight}", ring=measure)
 
 
+def measured_rings(outcome: Outcome, n: int) -> tuple[RingRow, ...]:
+    """What a run measured that came to this outcome for n in flight; an undecided one measured nothing."""
+    late: dict[Outcome, dict[int, bool]] = {
+        Outcome.NOT_NEEDED: {1: False},
+        Outcome.ENABLE: {1: True, n: False},
+        Outcome.INEFFECTIVE: {1: True, n: True},
+    }
+    rows = late.get(outcome, {})
+    return tuple(RingRow(ring=k, late=is_late, worst_lag_steps=int(is_late)) for k, is_late in rows.items())
+
+
 def decision_file(
     outcome: Outcome = Outcome.ENABLE,
     *,
@@ -129,6 +141,7 @@ def decision_file(
     fault: tuple[str, ...] = (),
     injected: tuple[str, ...] = (),
     parts: dict[str, str] | None = None,
+    surfaces: tuple[str, ...] = ("vendor",),
 ) -> DecisionFile:
     """A decision for one to four in flight, of this machine unless ``parts`` says otherwise."""
     if parts is None:
@@ -140,7 +153,7 @@ def decision_file(
         ended="2026-01-01T00:00:01Z",
         complete=True,
         backend="reference",
-        surfaces=("vendor",),
+        surfaces=surfaces,
         device=Device(name="reference device"),
         software={},
         environment={},
@@ -151,11 +164,12 @@ def decision_file(
         fingerprint=Fingerprint(digest=fingerprint.digest(parts), parts=parts),
         depth="standard",
     )
-    depths = tuple(
-        DepthDecision(
-            in_flight=n, outcome=outcome, ring=n if outcome is Outcome.ENABLE else None, reason="measured", rings=()
-        )
-        for n in range(1, 5)
-    )
-    decision = Decision(needed=outcome, form=None, per_in_flight=depths)
+    depths = []
+    for n in range(1, 5):
+        # A ring of one is no other than one stream: it cannot be late and in time.
+        of = Outcome.NOT_NEEDED if outcome is Outcome.ENABLE and n == 1 else outcome
+        ring = n if of is Outcome.ENABLE else None
+        rings = measured_rings(of, n)
+        depths.append(DepthDecision(in_flight=n, outcome=of, ring=ring, reason="measured", rings=rings))
+    decision = Decision(needed=outcome, form=None, per_in_flight=tuple(depths))
     return DecisionFile(header=header, verdict=Verdict.CONFORMANT, decision=decision, report_sha256="")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from helpers import clause, core, decision_file, pipe, result
+from helpers import clause, cli, core, decision_file, pipe, result
 
 from conformance import fingerprint
 from conformance.answer import answer
@@ -275,3 +275,47 @@ def test_a_report_that_cannot_be_used_is_an_answer_and_no_error(tmp_path: Path) 
     found = answer(tmp_path / "nothing", 2, any_machine=True, allow_simulated=True)
     assert found.outcome is Outcome.UNDECIDED
     assert "does not exist" in found.reason
+
+
+# A report of another API family than engines use.
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (Outcome.NOT_NEEDED, Outcome.UNDECIDED),
+        (Outcome.INEFFECTIVE, Outcome.UNDECIDED),  # `decide --format env` would switch the ring off
+        (Outcome.ENABLE, Outcome.ENABLE),
+        (Outcome.UNDECIDED, Outcome.UNDECIDED),
+    ],
+)
+@pytest.mark.parametrize("surfaces", [("generic",), ("generic", "mixed"), ()])
+def test_a_report_without_the_vendors_surface_switches_nothing_off(
+    tmp_path: Path, outcome: Outcome, expected: Outcome, surfaces: tuple[str, ...]
+) -> None:
+    found = answer(write(tmp_path, outcome=outcome, surfaces=surfaces), 3)
+    assert found.outcome is expected
+    if expected is not outcome:
+        assert "--surface" in found.reason
+        assert all(name in found.reason for name in surfaces)
+    assert found.late is (outcome in (Outcome.ENABLE, Outcome.INEFFECTIVE))
+    assert answer(write(tmp_path, outcome=outcome, surfaces=("vendor", *surfaces)), 3).outcome is outcome
+
+
+@pytest.mark.parametrize(("outcome", "code"), [(Outcome.NOT_NEEDED, 12), (Outcome.ENABLE, 0)])
+def test_a_report_without_the_vendors_surface_is_installed_only_where_it_arms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, code: int
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    done = cli("decide", write(tmp_path, outcome=outcome, surfaces=("generic",)), "--install")
+    assert (done.code, (tmp_path / "state").exists()) == (code, code == 0)
+    assert ("--surface" in done.err) is (code == 12)
+
+
+def test_no_ring_is_needed_only_where_no_event_has_a_form_of_lateness() -> None:
+    late = result(clause("EVT-LIVE-1", Verdict.NON_CONFORMANT), probe="nothing-behind", form=Form.IDLE)
+    found = depth([*TIMELY, late])
+    assert found.outcome is Outcome.UNDECIDED
+    assert "idle" in found.reason
+    assert depth([core(), pipe(1, 1), late], 1).outcome is Outcome.NOT_NEEDED
+    assert depth([*RING_HELPS, late]).outcome is Outcome.ENABLE

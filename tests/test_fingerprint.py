@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conformance import fingerprint
+from conformance import fingerprint, runtimes
+from conformance.backends.vendors import VENDORS
 from conformance.fingerprint import LAUNCH_BLOCKING, NONE, QUEUE_VARIABLES, UNKNOWN
 from conformance.header import RECORDED, recorded_environment
 
@@ -72,7 +73,7 @@ def test_what_lies_there_without_a_version_is_unknown_and_matches_nothing(tmp_pa
     (tmp_path / "torch_musa").mkdir()
     here = fingerprint.parts("musa", "gpu", "1", environ={}, path=path)
     assert (here["torch"], here["plugin"]) == ("2.5.0", UNKNOWN)
-    assert fingerprint.differences(here, here) == ["plugin"]
+    assert fingerprint.differences(here, here) == ["plugin", "runtime"]
     (tmp_path / "torch-2.5.0.dist-info").rmdir()
     assert fingerprint.parts("cuda", "gpu", "1", environ={}, path=path)["torch"] == UNKNOWN
     assert fingerprint.parts("opencl", "gpu", "1", environ={}, path=path)["torch"] == NONE
@@ -88,12 +89,12 @@ def test_the_first_folder_of_the_path_wins_as_it_does_for_imports(tmp_path: Path
 
 def test_what_does_not_apply_is_none_and_what_cannot_be_read_is_unknown() -> None:
     absent = fingerprint.parts("musa", "", "", environ={}, path=[])
-    assert (absent["torch"], absent["plugin"], absent["runtime"]) == (NONE, NONE, NONE)
+    assert (absent["torch"], absent["plugin"], absent["runtime"]) == (NONE, NONE, UNKNOWN)
     assert (absent["device"], absent["driver"]) == (UNKNOWN, UNKNOWN)
     here = fingerprint.read_here("reference")
     assert UNKNOWN not in here.values()
     assert fingerprint.differences(here, here) == []
-    assert fingerprint.differences(absent, absent) == ["device", "driver"]
+    assert fingerprint.differences(absent, absent) == ["device", "driver", "runtime"]
 
 
 @pytest.mark.parametrize("name", LAUNCH_BLOCKING)
@@ -133,3 +134,51 @@ def test_home_paths_are_scrubbed(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = recorded_environment({"CUDA_CACHE_PATH": "/home/someone/cache:/opt:/home/someone"})
     assert recorded == {"CUDA_CACHE_PATH": "~/cache:/opt:~"}
     assert "someone" not in json.dumps(recorded)
+
+
+# A runtime that no wheel holds.
+
+
+@pytest.mark.parametrize(
+    ("backend", "home", "library"),
+    [
+        ("musa", "MUSA_HOME", "libmusart.so.5.2.0"),
+        ("rocm", "ROCM_PATH", "libamdhip64.so.6.4"),
+        ("rocm", "ROCM_PATH", "libhsa-runtime64.so.1"),
+    ],
+)
+def test_a_toolkit_that_was_replaced_is_another_machine(backend: str, home: str, library: str, tmp_path: Path) -> None:
+    def here() -> str:
+        return fingerprint.parts(backend, "gpu", "1", environ={home: str(tmp_path)}, path=[])["runtime"]
+
+    (tmp_path / "lib").mkdir()
+    assert here() == UNKNOWN
+    (tmp_path / "lib" / library).write_bytes(b"one build")
+    (tmp_path / "lib" / f"{library.partition('.so')[0]}.so").symlink_to(library)
+    first = here()
+    assert first.startswith(f"{library} ")
+    assert here() == first
+    (tmp_path / "lib" / library).write_bytes(b"other one")  # of the same name and length
+    assert here() not in (first, UNKNOWN)
+
+
+def test_whatever_of_the_runtime_the_loader_could_take_counts(tmp_path: Path) -> None:
+    places = {name: tmp_path / name for name in ("site/torch_musa/lib", "preferred", "toolkit/lib", "system")}
+    for name, folder in places.items():
+        folder.mkdir(parents=True)
+        (folder / f"libmusart.so.{len(name)}").write_bytes(name.encode())
+    path, system = [str(tmp_path / "site")], [str(places["system"])]
+    toolkit = {"MUSA_PATH": str(tmp_path / "toolkit")}
+    found = runtimes.runtime("musa", toolkit, path, system)
+    assert [part.partition(" ")[0] for part in found.split(", ")] == [f"libmusart.so.{n}" for n in (11, 19, 6)]
+    assert "libmusart.so.19 of a wheel" in found  # whose version is a part of its own
+    both = runtimes.runtime("musa", toolkit | {"LD_LIBRARY_PATH": f":{places['preferred']}"}, path, system)
+    assert "libmusart.so.9 " in both
+    (places["system"] / "libmusart.so.7").symlink_to(tmp_path / "gone")
+    assert runtimes.runtime("musa", toolkit, path, system) == UNKNOWN
+
+
+def test_the_runtime_is_looked_for_where_gates_look_for_it() -> None:
+    for backend, files in runtimes.RUNTIMES.items():
+        assert (files.wheels, files.roots) == (VENDORS[backend].folders, VENDORS[backend].roots)
+    assert tuple(runtimes.RUNTIMES) == fingerprint.TOOLKITS

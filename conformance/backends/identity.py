@@ -106,7 +106,7 @@ def identify(
 ) -> tuple[str, str]:
     """(device name, driver version); ``unknown`` for what cannot be read.
 
-    With ``every`` the names of all visible devices, where they are not of one name.
+    With ``every`` the names of all visible devices, one where they are of one name, and ``index`` is of no account.
     """
     if backend == "rocm":
         from conformance.backends import amd  # here and not above: an engine's start waits for every import
@@ -125,9 +125,9 @@ def identify(
 
 
 def _chosen(names: list[str], index: int, every: bool) -> str:
-    """The name of one device, or of all where they differ."""
-    if every and len(set(names)) > 1:
-        return ", ".join(sorted(set(names)))
+    """The name of one device, or each name that is among them."""
+    if every:
+        return ", ".join(sorted(set(names))) or UNKNOWN
     return names[index] if index < len(names) else UNKNOWN
 
 

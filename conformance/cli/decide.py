@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from conformance.answer import Answer, answer, not_of_this_machine
+from conformance.answer import Answer, answer, not_of_this_machine, of_another_family
 from conformance.errors import UsageError
 from conformance.workaround import VARIABLE, decision_path
 from reports import reading, store
@@ -55,8 +55,11 @@ def _install(report: Path) -> str:
         found = reading.find(report)
         if why := not_of_this_machine(found):
             return why
-        if not found.late and all(d.outcome is Outcome.UNDECIDED for d in found.depths.values() if d.in_flight > 1):
+        deep = [depth for depth in found.depths.values() if depth.in_flight > 1]
+        if not found.late and all(d.outcome is Outcome.UNDECIDED for d in deep):
             return "the report decides nothing for 2 in flight or more; what is installed stays"
+        if not found.late and (why := next((w for depth in deep if (w := of_another_family(found, depth))), "")):
+            return why
         short = store.load_decision(report)
     except reading.ReportError as error:
         return str(error)

@@ -18,9 +18,11 @@ from conformance.ring import CopyStreamRing
 from reports.records import Outcome
 from reports.store import DECISION, encode
 
+pytestmark = pytest.mark.benchmark
+
 #: Seconds that reading a decision may add to a fresh interpreter's start, on a machine with nothing else to do.
 ADDED = 0.060
-#: The standard library's part of it. On a busy machine everything takes longer, so this is the measure there.
+#: The standard library's part of it, shown beside it.
 LIBRARY = "import ctypes, enum, importlib.util, json, logging, re, typing"
 
 
@@ -83,5 +85,4 @@ def test_a_fresh_process_has_its_answer_at_once(tmp_path: Path) -> None:
             best[name] = min(best[name], time.perf_counter() - began)
     assert done.stdout == "3\n"
     say(f"{json.dumps({name: round(seconds * 1000, 1) for name, seconds in best.items()})} ms")
-    library = best["library"] - best["pass"]
-    assert best["answer"] - best["pass"] < max(ADDED, 4 * library)
+    assert best["answer"] - best["pass"] < ADDED

@@ -84,12 +84,18 @@ def find_devices() -> list[tuple[str, str]]:
 
 
 def identify(position: int) -> tuple[str, str]:
-    """Name and driver version of the device at ``position`` among all; ``unknown`` where that cannot be read."""
+    """Name and driver version of the device at ``position`` among all; ``unknown`` where that cannot be read.
+
+    Where all devices are of one kind, the position is of no account.
+    """
     try:
         cl, _ = load()
         devices = [d for _, answer in platforms(cl) if not isinstance(answer, BaseException) for d in answer]
-        if position < len(devices):
-            return " ".join(devices[position].name.split()), " ".join(devices[position].driver_version.split())
+        kinds = [(" ".join(d.name.split()), " ".join(d.driver_version.split())) for d in devices]
+        if len(set(kinds)) == 1:
+            return kinds[0]
+        if position < len(kinds):
+            return kinds[position]
     except BackendUnavailable:
         pass  # nothing to compare with: `unknown` matches nothing
     return "unknown", "unknown"
