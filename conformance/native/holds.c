@@ -52,12 +52,15 @@ static bool prepare(struct api *api) {
     int (*enroll)(void *, size_t, unsigned) = (int (*)(void *, size_t, unsigned))find_any(api, api->host_register);
     int (*look)(void **, void *, unsigned) = (int (*)(void **, void *, unsigned))find_any(api, api->device_pointer);
     void *at = NULL;
+    int mode = 2; /* relaxed: another thread may be capturing */
     ++inside;
+    CALL(api, CAPTURE_MODE, (int *), &mode);
     int code = enroll ? enroll((void *)words, WORDS * sizeof *words, 3) : NOT_SUPPORTED; /* for every context, mapped */
     if ((!code || code == REGISTERED_ALREADY) && look && !look(&at, (void *)words, 0)) {
       seen_at = at;
       atomic_store(&registered, true);
     }
+    CALL(api, CAPTURE_MODE, (int *), &mode);
     --inside;
   }
   pthread_mutex_unlock(&starting);

@@ -25,6 +25,7 @@ class Explained:
     probe: str
     clause: str
     why: str
+    variant: str = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ _MET_FIRST = "which clause a chain without its wait breaks first depends on whic
 
 EXPLAINED = (
     Explained(fault="held-by-wait", probe="publication-waiter", clause="*", why=_HELD_ON_THE_DEVICE),
-    Explained(fault="sync-noop", probe="*", clause="MEM-VIS-1", why=_WHO_LOOKS_FIRST),
+    Explained(fault="sync-noop", probe="*", variant="*synchronize*", clause="MEM-VIS-1", why=_WHO_LOOKS_FIRST),
     Explained(fault="wait-dropped", probe="publication-waiter", clause="EVT-*", why=_MET_FIRST),
     Explained(fault="wait-dropped", probe="ring-*", clause="EVT-*", why=_MET_FIRST),
 )
@@ -76,6 +77,7 @@ def explanation(fault: str, difference: Difference) -> str:
         if (
             one.fault == fault
             and fnmatchcase(difference.probe, one.probe)
+            and fnmatchcase(difference.variant, one.variant)
             and fnmatchcase(difference.clause, one.clause)
         ):
             return one.why
