@@ -18,8 +18,6 @@ from conformance.ring import CopyStreamRing
 from reports.records import Outcome
 from reports.store import DECISION, encode
 
-pytestmark = pytest.mark.benchmark
-
 #: Seconds that reading a decision may add to a fresh interpreter's start, on a machine with nothing else to do.
 ADDED = 0.060
 #: The standard library's part of it, shown beside it.
