@@ -263,7 +263,8 @@ def test_the_doctor_opens_what_is_here_and_tells_every_gate_kind(monkeypatch: py
 def test_the_doctor_says_everything_in_one_block(
     fake: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake(TORCH, "raise OSError('libmusart.so.5: no such file')")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    fake(TORCH, "raise OSError('libmusart.so.5: no such file in /home/somebody/lib')")
     monkeypatch.setenv("MUSA_LAUNCH_BLOCKING", "1")
     monkeypatch.setenv("SECRET_TOKEN", "hush")
     assert cli.main(["backends", "--doctor"]) == 0
@@ -271,7 +272,8 @@ def test_the_doctor_says_everything_in_one_block(
     lines = said.splitlines()
     assert lines[0].startswith("--- stream-conformance doctor, suite ")
     assert lines[-1] == "--- end ---"
-    assert "torch says   musa: torch_musa cannot be imported (OSError: libmusart.so.5: no such file)" in said
+    assert "torch says   musa: torch_musa cannot be imported (OSError: libmusart.so.5: no such file in ~/lib)" in said
+    assert "somebody" not in said
     assert "MUSA_LAUNCH_BLOCKING=1" in said
     assert "refused      MUSA_LAUNCH_BLOCKING is set" in said
     for name in registry.NAMES:

@@ -269,7 +269,7 @@ class TorchBackend:
         if capability == "mixed" and self.surface != "mixed":
             return "an object of one family given to the other is the surface 'mixed' (--surface mixed)"
         if capability == "second-gate" and not self._second:
-            tried = dict(self.gate().tried)
+            tried = {} if self.ladder is None else dict(self.ladder.tried)
             return "; ".join(f"{kind}: {tried[kind]}" for kind in SECOND if kind in tried) or self._no_gate
         if capability == "event-flag-blocking" and self.main_surface.name == "generic":
             return "torch.Event(blocking=True) is accepted and ignored, as torch's docstring says"
