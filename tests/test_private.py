@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from conformance.backends.api import GateKind
 from conformance.backends.reference import ReferenceBackend
 from conformance.numbers import DEPTHS, Depth
 from conformance.private import private
-from conformance.run import run
+from conformance.run import finish, run
 from conformance.runner import LocalRunner
 from conformance.selection import select
 
@@ -48,6 +49,11 @@ def test_no_file_of_a_run_holds_the_home_path(tmp_path: Path, monkeypatch: pytes
     files = {file.name: file.read_text() for file in tmp_path.iterdir()}
     assert len(files) == 4
     assert [name for name, text in files.items() if "some body" in text] == []
+    # Under pytest the results come together at the end, and no log is written.
+    runner, selection = LocalRunner(Homely(), QUICK, Depth.QUICK), select(QUICK)
+    raw = [runner.run(probe, case) for probe, case in selection.cases]
+    assert b"some body" in msgspec.json.encode(raw)
+    assert b"some body" not in msgspec.json.encode(finish(runner.header, raw, selection, QUICK))
 
 
 def test_a_record_without_it_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
