@@ -9,7 +9,6 @@ an alarm, whose action is the kernel's own.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import sys
@@ -20,6 +19,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from conformance.errors import SuiteError
+from conformance.loader import CDLL
 from conformance.messages import (
     BEAT_EVERY,
     Beat,
@@ -162,7 +162,7 @@ class Child:
         signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=self._leave, daemon=True).start())
         if start.die_with_parent and sys.platform == "linux":
             # A second line behind the pipe, which a process forked off by the parent may keep open.
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+            CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
     def _open(self) -> None:
         from conformance.header import make_header

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class SuiteError(Exception):
     """Something that a user can mend; its text is one line."""
@@ -29,6 +31,12 @@ class DeviceError(SuiteError):
 
 class HarnessError(SuiteError):
     """The suite itself could not go on, before any verdict: exit code 4."""
+
+
+def needed(module: Any, name: str, capability: str) -> None:
+    """Raise Unsupported for a name that a vendor's module does not have."""
+    if not hasattr(module, name):
+        raise Unsupported(capability, f"{module.__name__} has no {name}")
 
 
 def unknown_name(kind: str, name: str, known: list[str], advice: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from conformance import __version__, fingerprint
 from conformance.backends.vendors import VENDORS
 from conformance.inject import injected
+from conformance.private import private
 from reports.records import SCHEMA_VERSION, Device, Fingerprint, Gate, Header, Tried
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def make_header(backend: Backend, depth: Depth, *, restricted: bool = False) -> 
     """Where the report comes from; `ended` and `complete` are set when the run is over."""
     device, gate = backend.device(), backend.gate()
     parts = fingerprint.parts(backend.name, device.name, device.driver)
-    return Header(
+    header = Header(
         schema_version=SCHEMA_VERSION,
         suite_version=__version__,
         started=now(),
@@ -74,3 +75,4 @@ def make_header(backend: Backend, depth: Depth, *, restricted: bool = False) -> 
         depth=depth.value,
         restricted=restricted,
     )
+    return private(header)

@@ -27,7 +27,7 @@ from conformance.runner import Runner, open_runner
 from conformance.selection import Selection, select
 from conformance.trial.result import BoundTo, lost_result
 from reports.records import Header, Report, Result, Verdict
-from reports.render import markdown, timeline
+from reports.render import markdown, no_gate, timeline
 from reports.store import write_report
 
 if TYPE_CHECKING:
@@ -322,6 +322,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(
             f"verdict: {report.verdict.value}" + (f" ({report.reason})" if report.reason else "")
         )
+        for line in no_gate(report.header):
+            terminalreporter.write_line(line)
         terminalreporter.write_line(f"decision: {sentence(report.decision)}")
         if report.header.devices:
             used = ", ".join(f"{device.index} ({device.uuid or device.name})" for device in report.header.devices)

@@ -12,6 +12,7 @@ from conformance.errors import UsageError
 from conformance.header import now
 from conformance.numbers import Depth
 from conformance.price import priced
+from conformance.private import private
 from conformance.trial.result import merge
 from reports import store
 from reports.records import ClauseResult, Header, Report, Result, Verdict
@@ -135,7 +136,7 @@ def finish(
     missing = selection.decisive - {(p.name, c.variant) for p, c in selection.cases}
     decision = decide(results, numbers.max_in_flight, causal=causal, missing=missing)
     ended = msgspec.structs.replace(header, ended=now(), complete=True)
-    return Report(
+    report = Report(
         header=ended,
         verdict=verdict,
         reason=reason,
@@ -143,6 +144,7 @@ def finish(
         capabilities=capabilities_of(results) | (measured.values if measured is not None else {}),
         decision=priced(decision, header.backend, measured),
     )
+    return private(report)
 
 
 def check_writable(folder: Path, option: str) -> None:
@@ -178,7 +180,7 @@ def run(
                 progress(number, len(selection.cases), f"{probe.name}[{case.variant}]")
             if log is not None:
                 log.case(probe.name, case.variant)
-            result = runner.run(probe, case)
+            result = private(runner.run(probe, case))
             results.append(result)
             if log is not None:
                 log.result(result)

@@ -11,7 +11,7 @@ from typing import Final
 from tabulate import tabulate
 
 from reports.latency import latency_table
-from reports.records import ClauseResult, Decision, Mechanism, Operation, Report, Result, Verdict
+from reports.records import ClauseResult, Decision, Header, Mechanism, Operation, Report, Result, Verdict
 
 #: How the terminal shows each verdict; colour codes apply only where colour is wanted.
 _COLOURS: Final = {
@@ -141,6 +141,7 @@ def summary(report: Report, sentence: str, where: str, *, colour: bool = False, 
     gate += f", releases in {header.gate.release_us:.0f} us)" if header.gate.release_us is not None else ")"
     simulated = "; simulated" if header.simulated else ""
     lines.append(f"{name}: {device}; {gate}{simulated}")
+    lines += no_gate(header)
     missed = {family_of(r) for r in results if any(c.held is False for c in r.clauses)}
     held = {family_of(r) for r in results if any(c.held for c in r.clauses)} - missed
     lines += _columns(verdict_table(results), held, colour)
@@ -161,6 +162,12 @@ def summary(report: Report, sentence: str, where: str, *, colour: bool = False, 
     lines += price_lines(report.decision)
     lines.append(f"report: {where}")
     return "\n".join(lines)
+
+
+def no_gate(header: Header) -> list[str]:
+    """Why each kind of gate failed, a line each, where none works: the cases only point here."""
+    tried = header.gate.tried if header.gate.kind == "none" else ()
+    return [f"  gates tried: {each.kind}: {_short(each.result, 160)}" for each in tried]
 
 
 def _short(text: str, width: int = 96) -> str:

@@ -145,7 +145,7 @@ def nvml(library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ctypes.CDLL
     def load(name: str, *args: Any, **more: Any) -> ctypes.CDLL:
         return real(str(library) if name == "libnvidia-ml.so.1" else name, *args, **more)
 
-    monkeypatch.setattr(identity.ctypes, "CDLL", load)
+    monkeypatch.setattr(identity, "CDLL", load)
     yield double
     assert double.double_open() == 0
 
@@ -243,7 +243,7 @@ def test_a_driver_that_is_absent_or_does_not_start(
     def absent(name: str) -> None:
         raise OSError(f"{name}: cannot open shared object file: No such file or directory")
 
-    monkeypatch.setattr(identity.ctypes, "CDLL", absent)
+    monkeypatch.setattr(identity, "CDLL", absent)
     with unavailable("libnvidia-ml.so.1", "driver"):
         find_cuda({})
     assert identify("cuda", 0, {})[0] == UNKNOWN

@@ -64,9 +64,20 @@ def test_what_cannot_be_asked_is_said() -> None:
     assert told(publication(Without())) == ("runtime", "none: the reference backend has no call below its API")
     refused = Opinion(reason="cuEventQuery returned 4 (CUDA_ERROR_DEINITIALIZED)")
     assert told(publication(Without(refused))) == ("runtime", f"none: {refused.reason}")
-    subject, opinion = told(publication(ReferenceBackend(LATE), "synchronize"))
+
+
+def test_what_is_proved_by_synchronize_is_asked_about_in_a_repetition_by_query() -> None:
+    for observe in ("query", "synchronize"):
+        driver, wrapper = ReferenceBackend(LATE), FaultyBackend(ReferenceBackend(), LATE)
+        assert told(publication(driver, observe))[0] == "driver", observe
+        assert told(publication(wrapper, observe))[0] == "wrapper", observe
+    # What is late for synchronize alone shows nothing there, and the finding says so.
+    probe = all_probes()["publication"]
+    case = next(c for c in probe.cases if c.variant == "blocking-wait-copy-side-synchronize")
+    result = run_one(ReferenceBackend(("late-blocking-sync",)), probe, case, RunState(NUMBERS))
+    subject, opinion = told(result)
     assert subject == "runtime"
-    assert opinion.startswith("none: a helper sits inside synchronize")
+    assert opinion == "none: it was not late again in 3 repetitions by query, in which alone it can be asked about"
 
 
 class Nudged(ReferenceSession):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import importlib.util
 import json
@@ -9,18 +10,21 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from conformance import cli
-from conformance.backends import moore, registry
+from conformance import cli, loader
+from conformance.backends import identity, moore, registry
 from conformance.backends.gates import libraries
 from conformance.backends.torch_device import ask, loading
 from conformance.backends.vendors import VENDORS
 from conformance.cli import doctor
 from conformance.errors import BackendUnavailable
 from conformance.runner import TEST_CHILD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(libraries.__file__).parents[3]
 #: What the adapter calls of a vendor's module by its name.
@@ -37,7 +41,17 @@ MODULE = (
     "get_device_name",
     "get_device_properties",
     "_sleep",
+    "ExternalStream",
+    "set_stream",
+    "current_stream",
 )
+#: What it calls of an event and of a stream.
+EVENT = ("record", "query", "synchronize", "elapsed_time", "ipc_handle", "from_ipc_handle")
+STREAM = ("query", "synchronize", "wait_event", "wait_stream")
+#: Names of torch's own classes that the adapter has for something else: a surface's wait, a thread's.
+OTHERS = ("wait",)
+#: Where a vendor's module, its streams and its events are used.
+ADAPTER = ("backends/torch_device", "backends/gates", "pipeline")
 #: What the compiler is called by, beside what a build names.
 COMPILER = ("CreateProgram", "CompileProgram", "GetProgramLogSize", "GetProgramLog", "DestroyProgram")
 
@@ -55,6 +69,9 @@ def names_of(vendor_name: str) -> set[str]:
         *(vendor.stream_handle, vendor.event_handle, vendor.plugin, vendor.triton_timer.module),
         *(f"torch.{vendor.module}", f"torch.version.{vendor.version}", vendor.timer.rpartition("= ")[2]),
         *MODULE,
+        *(f"Event.{name}" for name in EVENT),
+        *(f"Stream.{name}" for name in STREAM),
+        "Event(interprocess=True)",
     }
 
 
@@ -69,15 +86,39 @@ def test_the_guide_lists_every_name_of_musa_that_no_run_has_proved() -> None:
     assert all(row[4].strip() for row in rows), "each has a fallback"
 
 
+def nodes() -> Iterator[ast.AST]:
+    """Everything in the text of the parts that use a vendor's module."""
+    for folder in ADAPTER:
+        for path in (ROOT / "conformance" / folder).rglob("*.py"):
+            yield from ast.walk(ast.parse(path.read_text()))
+
+
+def is_module(node: ast.AST) -> bool:
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return name in ("module", "_module", "current_module")
+
+
 def test_every_call_of_the_module_in_the_adapter_is_in_the_list() -> None:
-    """The list above cannot fall behind: what the adapter and the gates call of a module is looked up in their text."""
+    """The list above cannot fall behind: what is used of a module is looked up in the text, however it is spelled."""
     used: set[str] = set()
-    for path in (
-        *(ROOT / "conformance/backends/torch_device").glob("*.py"),
-        *Path(libraries.__file__).parent.glob("*.py"),
-    ):
-        used |= set(re.findall(r"(?:\bmodule|self\._module)\.([a-z_]\w*|Stream|Event)\b", path.read_text()))
-    assert used <= {*MODULE, "__name__"}
+    for node in nodes():
+        if isinstance(node, ast.Attribute) and is_module(node.value):
+            used.add(node.attr)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr", "needed"):
+            name = node.args[1] if is_module(node.args[0]) else node.func  # a function has no constant in it
+            used |= {n.value for n in ast.walk(name) if isinstance(n, ast.Constant)}
+    assert used - {"__name__", "__version__"} == set(MODULE) | ({"STAND_IN"} & used)
+
+
+def test_every_call_of_an_event_or_a_stream_in_the_adapter_is_in_the_list() -> None:
+    torch = pytest.importorskip("torch")
+    used = {node.attr for node in nodes() if isinstance(node, ast.Attribute)}
+    flags = {word.arg for node in nodes() if isinstance(node, ast.Call) for word in node.keywords}
+    for known, names in ((torch.cuda.Event, EVENT), (torch.cuda.Stream, STREAM)):
+        public = {name for name in vars(known) if not name.startswith("_")}
+        assert set(names) <= public | used
+        assert (public & used) - {*OTHERS} == set(names)
+    assert "interprocess" in flags
 
 
 class Patched:
@@ -89,16 +130,28 @@ class Patched:
 
 def test_libraries_are_opened_by_the_real_loader_whenever_torchada_came(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", Patched)
-    spec = importlib.util.spec_from_file_location("libraries_again", libraries.__file__)
+    spec = importlib.util.spec_from_file_location("loader_again", loader.__file__)
     assert spec is not None
     assert spec.loader is not None
     again = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, again)
     spec.loader.exec_module(again)
-    for module in (libraries, again):  # imported before torchada, and after
-        found = module.find_library(("libm.so.6",), ("cos",))
-        assert isinstance(found.handle, ctypes.PyDLL.__mro__[1])
-        assert found.handle["cos"]
+    assert again.CDLL is loader.CDLL  # imported after torchada, and before
+    found = libraries.find_library(("libm.so.6",), ("cos",))
+    assert isinstance(found.handle, ctypes.PyDLL.__mro__[1])
+    assert found.handle["cos"]
+    # Who opens a library by name without that: not there, and no AssertionError of the wrapper.
+    assert moore.identify({}) == ([], "unknown")
+    assert identity.identify("cuda", 0, {})[0] == "unknown"
+
+
+def test_nothing_of_ours_opens_a_library_by_the_name_that_torchada_replaces() -> None:
+    opened = re.compile(r"\b(?:ctypes|C)\.(?:CDLL|cdll\.LoadLibrary)\(")
+    found = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "conformance").rglob("*.py")
+        if path.name != "loader.py" and opened.search(path.read_text())
+    }
+    assert not found
 
 
 # What torch says, in a process of its own: here on torch-shaped packages.
@@ -210,7 +263,8 @@ def test_the_doctor_opens_what_is_here_and_tells_every_gate_kind(monkeypatch: py
 def test_the_doctor_says_everything_in_one_block(
     fake: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake(TORCH, "raise OSError('libmusart.so.5: no such file')")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    fake(TORCH, "raise OSError('libmusart.so.5: no such file in /home/somebody/lib')")
     monkeypatch.setenv("MUSA_LAUNCH_BLOCKING", "1")
     monkeypatch.setenv("SECRET_TOKEN", "hush")
     assert cli.main(["backends", "--doctor"]) == 0
@@ -218,7 +272,8 @@ def test_the_doctor_says_everything_in_one_block(
     lines = said.splitlines()
     assert lines[0].startswith("--- stream-conformance doctor, suite ")
     assert lines[-1] == "--- end ---"
-    assert "torch says   musa: torch_musa cannot be imported (OSError: libmusart.so.5: no such file)" in said
+    assert "torch says   musa: torch_musa cannot be imported (OSError: libmusart.so.5: no such file in ~/lib)" in said
+    assert "somebody" not in said
     assert "MUSA_LAUNCH_BLOCKING=1" in said
     assert "refused      MUSA_LAUNCH_BLOCKING is set" in said
     for name in registry.NAMES:

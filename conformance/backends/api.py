@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from probes.program import DeviceOp, Sync, SyncDevice, SyncStream
+
+#: What each case says that finds no gate. Why each kind failed is long, and is in the header, once.
+NO_GATE: Final = "no gate: each kind failed, as 'gates tried' says"
 
 
 class EventFlags(str, Enum):

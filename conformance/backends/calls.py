@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import heapq
 import itertools
 import threading
 import time
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
+
+from conformance.loader import CDLL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ LONG_PAUSE: Final = 50e-6
 PATIENT_POLLS: Final = 1000
 
 
-_LIBC: Final = ctypes.CDLL(None)
+_LIBC: Final = CDLL(None)
 
 
 def yield_interpreter() -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from conformance.errors import BackendUnavailable
+from conformance.loader import CDLL
 
 UNKNOWN: Final = "unknown"
 #: For whoever has no torch, or not the right one.
@@ -155,7 +156,7 @@ def _text(path: str | os.PathLike[str]) -> str:
 def _nvml() -> Iterator[Any]:
     """NVIDIA's management library, or None."""
     try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        nvml = CDLL("libnvidia-ml.so.1")
     except OSError:
         yield None
         return

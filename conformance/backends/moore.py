@@ -11,6 +11,8 @@ import os
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
+from conformance.loader import CDLL
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -55,7 +57,7 @@ def identify(environ: Mapping[str, str] = os.environ) -> tuple[list[str], str]:
 def _open() -> Any:
     """The library if it can be loaded and has every function, else None."""
     try:
-        library = ctypes.CDLL(LIBRARY)
+        library = CDLL(LIBRARY)
     except OSError:
         return None
     return library if all(hasattr(library, name) for name in FUNCTIONS) else None

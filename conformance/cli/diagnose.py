@@ -13,6 +13,7 @@ from conformance.diagnosis.factors import FACTORS, point_of
 from conformance.errors import BackendUnavailable, UsageError, unknown_name
 from conformance.fingerprint import set_blocking_variables
 from conformance.numbers import DEPTHS, Depth
+from conformance.private import private
 from conformance.run import check_writable
 from conformance.runner import open_runner
 from probes.catalogue import all_probes
@@ -67,7 +68,7 @@ def diagnose_command(
     chosen, case = _case(probe or "publication", variant)
     if out is not None:
         check_writable(out, "--out")
-    found = _run(backend, device, surface, tuple(faults), gate, chosen, case)
+    found = private(_run(backend, device, surface, tuple(faults), gate, chosen, case))
     click.echo(diagnosis.text(found))
     if out is not None:
         click.echo(f"diagnosis: {diagnosis.write(out, found)}")

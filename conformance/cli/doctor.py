@@ -49,9 +49,12 @@ NODES: Final = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dri/render*", "/dev/mtgpu
 
 def block() -> Iterator[str]:
     """The lines, in order."""
+    yield from map(fingerprint.home_free, _lines())
+
+
+def _lines() -> Iterator[str]:
     yield f"--- stream-conformance doctor, suite {__version__} ---"
-    where = fingerprint.home_free(sys.executable)
-    yield f"python       {platform.python_version()} ({platform.python_implementation()}), {where}"
+    yield f"python       {platform.python_version()} ({platform.python_implementation()}), {sys.executable}"
     libc = " ".join(platform.libc_ver())
     yield f"system       {platform.system()} {platform.release()}, {platform.machine()}, {libc}"
     yield f"processors   {len(os.sched_getaffinity(0))} of {os.cpu_count()}"
@@ -113,7 +116,7 @@ def _libraries(vendor: Vendor) -> Iterator[str]:
             files = dict.fromkeys(f for place in places for p in patterns for f in glob.glob(os.path.join(place, p)))
             # The last pattern is the plain name; see find_library.
             loader = ctypes.util.find_library(patterns[-1].split(".so", maxsplit=1)[0].removeprefix("lib"))
-            shown = _or_none(map(fingerprint.home_free, sorted(files)))
+            shown = _or_none(sorted(files))
             yield f"libraries    {vendor.name} {what}: {shown}; by the loader: {loader or 'none'}"
 
 

@@ -21,6 +21,7 @@ from conformance.pipeline.jobs import RowJob
 from conformance.pipeline.paths import OUTPUTS, PATHS, SWITCHES
 from conformance.pipeline.plan import ON_HARDWARE, PARTS, WITHOUT
 from conformance.pipeline.report import run_pipeline
+from conformance.private import private
 from conformance.run import check_writable
 from conformance.runner import TEST_CHILD, Runner, open_runner
 from reports import render_pipeline, store
@@ -107,7 +108,7 @@ def pipeline_command(
             runner = open_runner(Opening(name=name, device=device), Numbers(), Depth.STANDARD)
             stack.callback(runner.close)
             stack.enter_context(device_lock(runner.lock))
-        report = run_pipeline(runner, parts, row, real_time=real_time, progress=progress)
+        report = private(run_pipeline(runner, parts, row, real_time=real_time, progress=progress))
     try:
         store.write_atomic(out / JSON, store.encode(report))
         store.write_atomic(out / MARKDOWN, render_pipeline.text(report, markdown=True).encode())

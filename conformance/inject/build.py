@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import platform
@@ -17,6 +16,7 @@ from typing import Final, Literal
 from platformdirs import user_cache_path
 
 from conformance.errors import UsageError
+from conformance.loader import CDLL
 
 Level = Literal["runtime", "driver", "both"]
 
@@ -113,7 +113,7 @@ def _run(command: list[str], here: Path) -> None:
 def real_driver() -> str:
     """The path of the driver's library that the loader finds. Raises UsageError if there is none."""
     try:
-        ctypes.CDLL(SONAME)
+        CDLL(SONAME)
     except OSError as error:
         raise UsageError(f"no {SONAME} to link behind the second level ({error}); use --level runtime") from None
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:

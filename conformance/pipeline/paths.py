@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from conformance.backends.api import EventFlags
+from conformance.errors import needed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ SWITCHES: Final = ("context", "set-stream")
 @contextmanager
 def set_stream(module: Any, stream: Any, back: Any) -> Iterator[None]:
     """The switch by two calls: cheaper than the context manager, and right only if the second is always made."""
+    needed(module, "set_stream", "set-stream")
     module.set_stream(stream)
     try:
         yield

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from conformance.backends.api import EventFlags
 from conformance.backends.gates.base import until
-from conformance.errors import DeviceError
+from conformance.errors import DeviceError, needed
 from conformance.pipeline.paths import set_stream
 from reports.pipeline import Finding
 
@@ -55,6 +55,8 @@ def _unguarded(module: Any, stream: Any, back: Any) -> Iterator[None]:
 def _switches(engine: Engine) -> list[Finding]:
     surface, main, other = engine.surface, engine.main, engine.side[0]
     module = surface.module
+    for name in ("set_stream", "current_stream"):
+        needed(module, name, "stream switches")
     ways: list[tuple[str, Callable[[], AbstractContextManager[object]], bool]] = [
         ("the context manager", lambda: surface.current(other), True),
         ("two set_stream calls, the second in finally", lambda: set_stream(module, other, main), True),

@@ -37,7 +37,7 @@ def library(name, needs):  # what the process has loaded, else the loader's, els
     with open("/proc/self/maps") as maps: loaded = sorted({l.split(None, 5)[5].strip() for l in maps if "/" in l})
     beside = glob.glob(os.path.join(os.path.dirname(torch.__file__), "..", "nvidia", "*", "lib", name + "*"))
     for path in [p for p in loaded if os.path.basename(p).startswith(name)] + [name, name + ".1"] + beside:
-        try: found = C.CDLL(path)
+        try: found = C.PyDLL.__mro__[1](path)  # the loader's own class, whatever torchada put in CDLL
         except OSError: continue
         if hasattr(found, needs): return found
     raise OSError(f"no {name} that has {needs}")

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from conformance.backends.api import NO_GATE
 from conformance.errors import DeviceError, Unsupported
 from conformance.experiments import EXPERIMENTS
 from conformance.experiments.bench import EXPIRED, Bench, Controls
@@ -64,7 +65,7 @@ def run_experiment(backend: Backend, probe: Probe, case: Case, state: RunState) 
         if gate.assurance == "causal":
             _repeat(backend, case, state, run)
         elif gate.assurance != "timed":
-            raise DeviceError("no gate: " + "; ".join(f"{kind}: {why}" for kind, why in gate.tried))
+            raise DeviceError(NO_GATE)
     except Unsupported as error:
         # A capability is missing from the first repetition on, or it is no lack of one.
         run.missing, run.error = ("", str(error)) if run.verdicts else (str(error), "")

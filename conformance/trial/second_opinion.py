@@ -1,7 +1,8 @@
 """Asks the layer below the API about a late event, so that a wrapper's defect is told from a driver's.
 
 In a repetition of its own, after the proof: the question may itself change what is seen (a driver may
-catch up when it is asked), and no verdict, cause or form may rest on that.
+catch up when it is asked), and no verdict, cause or form may rest on that. Its events are queried whatever the
+case does: a helper inside synchronize would be a second thread on the event that is asked about.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ TRIES: Final = 3
 
 def ask(backend: Backend, program: Program, setting: Setting, numbers: Numbers, event: str, hold: float) -> Opinion:
     """What the layer below says of ``event`` while the API calls it late; or why there is no answer."""
-    if setting.observe != "query":
-        return Opinion(reason="a helper sits inside synchronize on the event, and no event is touched by two threads")
     if not any(isinstance(step, Record) and step.event == event for step in program.steps):
         return Opinion(reason="the event was never recorded, so there is no raw handle")
+    asking = replace(setting, observe="query", hold=hold, ask_below=True, stop_when_late=False)
     for _ in range(TRIES):
-        looks = execute(backend, program, replace(setting, hold=hold, ask_below=True, stop_when_late=False), numbers)
+        looks = execute(backend, program, asking, numbers)
         for opinion in _of(looks, event):
             return opinion
-    return Opinion(reason=f"it was not late again in {TRIES} repetitions")
+    by = "" if setting.observe == "query" else " by query, in which alone it can be asked about"
+    return Opinion(reason=f"it was not late again in {TRIES} repetitions{by}")
 
 
 def _of(looks: Iterable[Look], event: str) -> Iterable[Opinion]:

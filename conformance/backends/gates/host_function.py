@@ -6,8 +6,8 @@ import ctypes
 from typing import Any, ClassVar
 
 from conformance.backends.gates.base import Gate
-from conformance.backends.gates.libraries import CDLL
 from conformance.backends.gates.words import EXPIRED, OPENED, SEMAPHORES, Semaphores
+from conformance.loader import CDLL
 
 
 class HostFunctionGate(Gate):

@@ -9,17 +9,13 @@ import glob
 import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from conformance.errors import DeviceError
+from conformance.loader import CDLL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-
-#: The loader's own class. torchada puts another in ctypes.CDLL, whose libraries answer to CUDA's names;
-#: ctypes made PyDLL from the first one.
-CDLL: Final[type[ctypes.CDLL]] = ctypes.PyDLL.__mro__[1]
 
 
 class GateError(DeviceError):

@@ -35,7 +35,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from conformance.backends.calls import yield_interpreter
-from conformance.backends.gates.libraries import CDLL, GateError, GateUnsupported
+from conformance.backends.gates.libraries import GateError, GateUnsupported
+from conformance.loader import CDLL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from conformance.backends.api import Clock, DeviceInfo, EventFlags, GateKind, Opinion, Request
+from conformance.backends.api import NO_GATE, Clock, DeviceInfo, EventFlags, GateKind, Opinion, Request
 from conformance.backends.calls import HelperPool, HostClock
 from conformance.backends.gates import KINDS, GateError, Ladder, NoGate
 from conformance.backends.identity import identify, unique_name
@@ -20,7 +20,7 @@ from conformance.backends.torch_device.kinds import HostFunctions, OtherStreams
 from conformance.backends.torch_device.loading import available, load, stand_in
 from conformance.backends.torch_device.resources import DRAIN_LIMIT, ROWS, STREAMS, Memory, Tokens
 from conformance.backends.torch_device.session import UNSUPPORTED, TorchSession, not_idle
-from conformance.backends.torch_device.surfaces import GenericSurface, Surface, VendorSurface
+from conformance.backends.torch_device.surfaces import REFUSALS, GenericSurface, Surface, VendorSurface, said
 from conformance.backends.torch_device.warmup import warm_up, warm_up_others
 from conformance.errors import BackendUnavailable, SuiteError, Unsupported
 
@@ -82,14 +82,12 @@ class TorchBackend:
         self.beside = Beside(self)
         # Everything is made and used once before the first gate closes: docs/rules.md 8.
         used = ("generic",) if one_family else ("vendor", "generic") if surface == "mixed" else (surface,)
-        self._streams = {family: [self._surfaces[family].stream() for _ in range(STREAMS)] for family in used}
         self.memory = Memory(self.torch, torch_device)
         self._tokens = Tokens(self.torch, torch_device, self.clock)
         #: For what belongs to no stream of a program: the clearing of rows, and torch's part in copies between devices.
         self.service = self.main_surface.stream()
         self.usable = True
-        for family in used:
-            warm_up(self._surfaces[family], self._streams[family][:2], self.memory, self.helpers)
+        self._streams = {family: self._warm(family) for family in used}
         self.ladder: Ladder | None = None
         self._no_gate = ""
         self._tried: tuple[tuple[str, str], ...] = ()
@@ -101,7 +99,7 @@ class TorchBackend:
             self._free = list(self.ladder.take(GATES))
         except GateError as error:
             # Without a gate nothing can be said, and that is said case by case: the run is inconclusive.
-            self._no_gate = str(error)
+            self._no_gate = NO_GATE if isinstance(error, NoGate) else f"no gate: {error}"
             self._tried = error.tried if isinstance(error, NoGate) else tuple((kind, str(error)) for kind in KINDS)
         self._take_second()
         self._no_opinion = self._prepare_opinion()
@@ -156,6 +154,19 @@ class TorchBackend:
             return error.reason
         return None
 
+    def _warm(self, family: str) -> list[Any]:
+        """The side streams of a family, used. Raises BackendUnavailable where the generic one is not this device's."""
+        surface = self._surfaces[family]
+        try:
+            streams = [surface.stream() for _ in range(STREAMS)]
+            warm_up(surface, streams[:2], self.memory, self.helpers)
+        except REFUSALS as error:
+            if family == "vendor":
+                raise  # without its own module nothing works here, and where it failed is what tells why
+            why = f"{self.name}: torch.Stream and torch.Event do not work on this device ({said(error)})"
+            raise BackendUnavailable(f"{why}; use --surface vendor" if self.name != "accelerator" else why) from error
+        return streams
+
     def _take_second(self) -> None:
         """A pool of a second kind of gate; without one the report says `single-gate`."""
         if self.ladder is None:
@@ -201,7 +212,7 @@ class TorchBackend:
     def take_gate(self, *, second: bool = False) -> Gate:
         """A gate that is not in use. Raises GateError if none works here, or a program has too many."""
         if self._no_gate:
-            raise GateError(f"no gate: {self._no_gate}")
+            raise GateError(self._no_gate)
         free = self._free_second if second else self._free
         if not free:
             raise GateError(f"{self.name}: a program with more gates than there are")
@@ -284,7 +295,7 @@ class TorchBackend:
         if capability == "mixed" and self.surface != "mixed":
             return "an object of one family given to the other is the surface 'mixed' (--surface mixed)"
         if capability == "second-gate" and not self._second:
-            tried = dict(self.gate().tried)
+            tried = {} if self.ladder is None else dict(self.ladder.tried)
             return "; ".join(f"{kind}: {tried[kind]}" for kind in SECOND if kind in tried) or self._no_gate
         if capability == "event-flag-blocking" and self.main_surface.name == "generic":
             return "torch.Event(blocking=True) is accepted and ignored, as torch's docstring says"

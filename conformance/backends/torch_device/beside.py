@@ -16,7 +16,8 @@ from conformance.backends.threads import HostThreads, SessionThreads
 from conformance.backends.torch_device.graphs import DriverGraphs
 from conformance.backends.torch_device.inside import Inside
 from conformance.backends.torch_device.peers import Peer, TorchPeers
-from conformance.errors import DeviceError, Unsupported
+from conformance.backends.torch_device.surfaces import external_stream
+from conformance.errors import DeviceError, Unsupported, needed
 
 if TYPE_CHECKING:
     from conformance.backends.gates import Native
@@ -175,7 +176,7 @@ class DriverStreams:
         self._native.enter()
         self._native.call("newstream", ctypes.byref(handle), ctypes.c_uint(NON_BLOCKING))
         self._handles[stream] = handle
-        self._inside.adopt(stream, self._native.module.ExternalStream(handle.value, device=self._inside.backend.index))
+        self._inside.adopt(stream, external_stream(self._native.module, handle.value or 0, self._inside.backend.index))
 
     def copy(self, stream: str, source: str, target: str) -> None:
         """Queue a copy to a host buffer."""
@@ -201,6 +202,7 @@ class TorchCurrentStream:
 
     def __init__(self, inside: Inside) -> None:
         self._inside = inside
+        needed(inside.current_module, "set_stream", "current-stream")
 
     def enter(self, stream: str | None) -> None:
         """Make a stream current, from now on."""

@@ -39,12 +39,16 @@ class Inside:
         """Make a stream current for a block."""
         return self._session._surfaces[stream].current(self._session._streams[stream])
 
+    @property
+    def current_module(self) -> Any:
+        """The module whose set_stream takes a stream of the main family."""
+        return self.backend.module if self.backend.main_surface.name == "vendor" else self.backend.torch.accelerator
+
     def make_current(self, stream: str | None) -> None:
         """Make a stream the calling thread's current one from now on; None: the default stream."""
         surface = self.backend.main_surface
         made = surface.default_stream() if stream is None else self._session._streams[stream]
-        set_stream = self.backend.module if surface.name == "vendor" else self.backend.torch.accelerator
-        set_stream.set_stream(made)
+        self.current_module.set_stream(made)
 
     def gated(self, stream: str) -> Any:
         """A stream as the driver's calls take it."""

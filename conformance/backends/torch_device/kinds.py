@@ -11,10 +11,12 @@ import ctypes
 from typing import TYPE_CHECKING, Any, Final
 
 from conformance.backends.gates import GateError, Ladder
+from conformance.backends.torch_device.surfaces import REFUSALS, said
 from conformance.errors import Unsupported
+from conformance.loader import CDLL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from conformance.backends.gates import Gate
     from conformance.backends.torch_device.surfaces import Surface
@@ -40,19 +42,24 @@ class OtherStreams:
             if ladder is None:
                 raise GateError(f"no driver: {no_gate}")
             self.blocking = [surface.external(new_stream(ladder)) for _ in range(KINDS)]
-        except GateError as error:
-            self.missing["blocking-stream"] = str(error)
         except Unsupported as error:
             self.missing["blocking-stream"] = error.reason
+        except (GateError, *REFUSALS) as error:
+            self.missing["blocking-stream"] = said(error)
         try:
             self.high = [surface.stream(HIGH) for _ in range(KINDS)]
-        except (RuntimeError, TypeError) as error:
-            self.missing["priority"] = f"Stream(priority={HIGH}): {type(error).__name__}: {error}"
+        except REFUSALS as error:
+            self.missing["priority"] = f"Stream(priority={HIGH}): {said(error)}"
 
-    @property
-    def all(self) -> list[Any]:
-        """Every stream made."""
-        return self.blocking + self.high
+    def warm_up(self, use: Callable[[Any], object]) -> None:
+        """Use each stream once; a kind of which a stream refuses is missing, with what it raised."""
+        for capability, streams in (("blocking-stream", self.blocking), ("priority", self.high)):
+            try:
+                for stream in streams:
+                    use(stream)
+            except (Unsupported, GateError, *REFUSALS) as error:
+                streams.clear()
+                self.missing[capability] = f"the first use of such a stream: {said(error)}"
 
 
 def new_stream(ladder: Ladder) -> int:
@@ -72,7 +79,7 @@ class HostFunctions:
         self.own: Gate | None = None
         self._names: dict[str, int] = {}
         self._memory = ctypes.create_string_buffer(_SEMAPHORE * FUNCTIONS)
-        self._libc = ctypes.CDLL(None)
+        self._libc = CDLL(None)
         self._post = ctypes.cast(self._libc.sem_post, ctypes.c_void_p)
         self._ladder = ladder
         if ladder is None:

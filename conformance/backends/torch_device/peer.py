@@ -19,7 +19,8 @@ import msgspec
 from conformance.backends.api import EventFlags
 from conformance.backends.calls import HelperPool, yield_interpreter
 from conformance.backends.torch_device.loading import load
-from conformance.backends.torch_device.surfaces import VendorSurface
+from conformance.backends.torch_device.surfaces import REFUSALS, VendorSurface, said
+from conformance.loader import CDLL
 from conformance.messages import Lines
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def main(arguments: Sequence[str]) -> None:
     """Answer until the pipe closes; does not return."""
     requests, answers = int(arguments[0]), int(arguments[1])
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     looker = Looker(arguments[2], int(arguments[3]), int(arguments[4]))
     lines = Lines(requests)
     _say(answers, {"value": "ready"})
@@ -121,8 +122,8 @@ def main(arguments: Sequence[str]) -> None:
             asked = msgspec.json.decode(line)
             try:
                 _say(answers, {"value": getattr(looker, asked.pop("what"))(**asked)})
-            except (RuntimeError, ValueError) as error:  # what torch raises; anything else ends this process
-                _say(answers, {"error": " ".join(f"{type(error).__name__}: {error}".split())})
+            except REFUSALS as error:  # what torch raises; anything else ends this process
+                _say(answers, {"error": said(error)})
     except (EOFError, BrokenPipeError):
         pass
     os._exit(0)  # without the interpreter's own end, where vendors' handlers may hang

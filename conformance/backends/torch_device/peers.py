@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 import conformance
+from conformance.backends.torch_device.surfaces import REFUSALS, said
 from conformance.capture import Capture
 from conformance.errors import DeviceError, Unsupported
 from conformance.messages import Lines
@@ -133,8 +134,8 @@ class TorchPeers:
         try:
             handle = self._inside.shared_event(event)
             self._peer.ask("open", handle=bytes(handle).hex())
-        except (DeviceError, RuntimeError, ValueError) as error:
-            raise Unsupported("ipc-events", " ".join(f"{type(error).__name__}: {error}".split())) from error
+        except (DeviceError, *REFUSALS) as error:
+            raise Unsupported("ipc-events", said(error)) from error
         return TorchImported(self._peer)
 
 

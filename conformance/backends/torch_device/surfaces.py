@@ -8,13 +8,23 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Final, Union
 
 from conformance.backends.api import EventFlags
-from conformance.errors import Unsupported
+from conformance.errors import SuiteError, Unsupported, needed
 
 if TYPE_CHECKING:
     from conformance.backends.vendors import Vendor
+
+
+#: What a name of a vendor's raises that is there and does something else than its namesake, or is not there at all.
+REFUSALS: Final = (RuntimeError, TypeError, ValueError, AttributeError)
+
+
+def said(error: Exception) -> str:
+    """An error in one line; the suite's own say all in their text."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, SuiteError) else f"{type(error).__name__}: {text}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,11 +172,12 @@ class GenericSurface:
 
 
 def external_stream(module: Any, handle: int, index: int) -> Any:
-    """torch's object for a stream that torch did not make. Raises Unsupported where the module has no such class."""
-    made = getattr(module, "ExternalStream", None)
-    if made is None:
-        raise Unsupported("blocking-stream", f"{module.__name__} has no ExternalStream")
-    return made(handle, device=index)
+    """torch's object for a stream that torch did not make. Raises Unsupported where the module makes none."""
+    needed(module, "ExternalStream", "blocking-stream")
+    try:
+        return module.ExternalStream(handle, device=index)
+    except REFUSALS as error:
+        raise Unsupported("blocking-stream", f"{module.__name__}.ExternalStream: {said(error)}") from error
 
 
 Surface = Union[VendorSurface, GenericSurface]

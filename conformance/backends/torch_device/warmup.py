@@ -60,12 +60,15 @@ def warm_up(surface: Surface, streams: list[Any], memory: Memory, helpers: Helpe
 def warm_up_others(surface: Surface, others: OtherStreams, memory: Memory) -> None:
     """Use each stream of another kind once, and leave the device idle."""
     event = surface.event(EventFlags.DEFAULT)
-    for stream in others.all:
+
+    def use(stream: Any) -> None:
         with surface.current(stream):
             memory.device[0].fill_(1)
             memory.host[0].copy_(memory.device[0], non_blocking=True)
         surface.record(event, stream)
         surface.wait(stream, event)
+
+    others.warm_up(use)
     surface.synchronize()
     memory.clear_host(1)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.backends.reference.device import Device, Task
 from conformance.backends.reference.faults import make_device
-from probes.program import Record, Wait
+from probes.program import BLOCKING_STREAM, DEFAULT_STREAM, Record, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 KEPT = 256
 #: Streams of one priority, after which the first is given out again.
 POOL = 32
+#: The numbers of streams that the default one orders begin here.
+BLOCKING = 1 << 20
+
+
+def name_of(stream: int) -> str:
+    """The name by which the reference device knows a stream, and whether the default one orders it."""
+    return DEFAULT_STREAM if stream == 0 else f"{BLOCKING_STREAM}{stream}" if stream >= BLOCKING else str(stream)
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +47,10 @@ class _RealTime(Device):
         self._idle: list[SimpleQueue[Work]] = []
 
     def rank(self, stream: str) -> int:
-        return self._ranks.setdefault(stream, len(self._ranks))
+        if stream not in self._ranks:
+            self._ranks[stream] = len(self._ranks)
+            self._order.append(stream)  # the default stream's rule looks for its streams there
+        return self._ranks[stream]
 
     def launch(self, work: Work) -> None:
         """Queue an operation."""
@@ -115,7 +125,7 @@ class Accelerator:
         self._local = threading.local()
         self._pools: dict[int, int] = {}
         self._streams: dict[int, int] = {}  # raw handle -> number
-        self._events = 0
+        self._events = self._blocking = 0
         self.handle(0)
 
     def new_stream(self, priority: int = 0) -> int:
@@ -126,12 +136,17 @@ class Accelerator:
         self.handle(number)
         return number
 
+    def new_blocking_stream(self) -> int:
+        """The raw handle of a stream that the default one orders; as the driver makes it."""
+        self._blocking += 1
+        return self.handle(BLOCKING + self._blocking)
+
     def handle(self, stream: int) -> int:
         """The raw handle of a stream; 0 is the default one's."""
         if stream == 0:
             self._streams[0] = 0
             return 0
-        raw = 0x7F00_0000_0000 + 16 * int(self.device.handle(str(stream)))
+        raw = 0x7F00_0000_0000 + 16 * int(self.device.handle(name_of(stream)))
         self._streams.setdefault(raw, stream)
         return raw
 
@@ -150,7 +165,7 @@ class Accelerator:
 
     def launch(self, stream: int, kind: str, action: Callable[[], object] | None = None, *, long: Any = None) -> None:
         """Queue what is done when the stream reaches it; ``long`` is done in a thread and holds the stream."""
-        self.device.launch(Work(0, kind, str(stream), action=action, long=long))
+        self.device.launch(Work(0, kind, name_of(stream), action=action, long=long))
 
     def new_event(self, *, blocking: bool) -> str:
         """The name of a new event."""
@@ -164,12 +179,12 @@ class Accelerator:
     def record(self, event: str, stream: int) -> None:
         """Queue a record."""
         with self.device.changed:
-            self.device.issue(Record(stream=str(stream), event=event))
+            self.device.issue(Record(stream=name_of(stream), event=event))
 
     def wait(self, event: str, stream: int) -> None:
         """Make a stream wait for the event's latest record."""
         with self.device.changed:
-            self.device.issue(Wait(stream=str(stream), event=event))
+            self.device.issue(Wait(stream=name_of(stream), event=event))
 
     def query(self, event: str) -> bool:
         """What torch's event is told."""
@@ -201,13 +216,13 @@ class Accelerator:
     def query_stream(self, stream: int) -> bool:
         """Has the stream finished?"""
         with self.device.changed:
-            return bool(self.device.query_stream(str(stream)))
+            return bool(self.device.query_stream(name_of(stream)))
 
     def synchronize_stream(self, stream: int) -> None:
         """Return when the stream says that it has finished."""
         with self.device.changed:
             self.device.flush()
-            self.device.changed.wait_for(lambda: self.device.synchronize_stream(str(stream)))
+            self.device.changed.wait_for(lambda: self.device.synchronize_stream(name_of(stream)))
 
     def synchronize_device(self) -> None:
         """Return when everything is done."""

@@ -33,8 +33,9 @@ class Driver:
         if self.lib is not None:
             take = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)(self._take)
             ask = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._ask)
-            self._kept = take, ask
-            self.lib.double_attach(take, ask)
+            make = ctypes.CFUNCTYPE(ctypes.c_void_p)(self._accelerator.new_blocking_stream)
+            self._kept = take, ask, make
+            self.lib.double_attach(take, ask, make)
 
     def _take(self, handle: int | None, task: int, what: int) -> None:
         stream = self._accelerator.stream_of(handle or 0)

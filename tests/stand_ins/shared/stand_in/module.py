@@ -149,6 +149,9 @@ def make_module(
         driver.enter()
         accelerator.synchronize_device()
 
+    def external_stream(handle: int, device: Any = None) -> Any:
+        return stream_class(stream_id=accelerator.stream_of(handle))
+
     def set_stream(stream: Any) -> None:
         accelerator.current = stream.stream_id
 
@@ -159,6 +162,7 @@ def make_module(
             "Stream": stream_class,
             "Event": event_class,
             "StreamContext": context,
+            "ExternalStream": external_stream,
             "stream": context,
             "current_stream": lambda device=None: stream_class(stream_id=accelerator.current),
             "default_stream": lambda device=None: stream_class(stream_id=0),
