@@ -208,6 +208,10 @@ class Observer:
         data: dict[str, dict[str, int]] = {}
         arrived: dict[str, float] = {}
         values = dict.fromkeys(buffers, 0)
+        # What may not come yet is watched for: an event, and a token by which a dropped wait would show.
+        watching = bool(pending) or any(
+            node.kind == "copy" and node.buffer in buffers and not model.is_done(node) for node in model.nodes
+        )
         started = clock.now()
         watched_since: float | None = None
         rounds = 0
@@ -235,7 +239,7 @@ class Observer:
             if not waiting and not hoping:
                 if watched_since is None:
                     watched_since = now
-                if rounds >= numbers.polls and (not pending or self._watched(rounds, now - watched_since)):
+                if rounds >= numbers.polls and (not watching or self._watched(rounds, now - watched_since)):
                     break
             clock.pause(rounds - 1)
         for buffer in buffers:
@@ -280,8 +284,8 @@ class Observer:
     def _watched(self, rounds: int, seconds: float) -> bool:
         """Has a pending event been watched enough? A virtual clock needs no repeated looks, only the time."""
         if self.backend.clock.virtual:
-            return seconds >= VIRTUAL_WATCH
-        return rounds >= self.numbers.pend_polls and seconds >= self.numbers.pend_window
+            return seconds >= max(VIRTUAL_WATCH, self.setting.watch)
+        return rounds >= self.numbers.pend_polls and seconds >= max(self.numbers.pend_window, self.setting.watch)
 
 
 def _summary(answers: list[bool], after: float | None, data: dict[str, int]) -> Seen:

@@ -73,6 +73,7 @@ class Setting:
     stop_when_late: bool = False  # end the run at the first late look
     last_look: int | None = None  # end the run after the look of this index
     second_gate: bool = False
+    watch: float = 0.0  # seconds for which what may not come yet is watched at least
     ask_below: bool = False  # ask the layer below about late events, where they are asked by query
     tokens_only: bool = False  # look at no event: for a control that shows a token arrive
     families: tuple[tuple[str, str], ...] = ()  # (stream, API family)

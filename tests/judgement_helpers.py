@@ -25,6 +25,8 @@ class At:
     tokens: dict[str, int] = field(default_factory=dict)
     ended: str = ""
     flickers: str = ""
+    came: float = 0.0  # seconds until the tokens came, of as many as the look lasted
+    lasted: float = 1.0
 
 
 def looks(program: Program, *rows: At) -> list[Look]:
@@ -36,7 +38,17 @@ def looks(program: Program, *rows: At) -> list[Look]:
         call = None if first or step is None else Call(step=step, outcome=Outcome.RETURNED)
         events = {event: answer(event in row.seen.split(), event in row.flickers.split()) for event in program.events}
         buffers = {buffer: row.tokens.get(buffer, 0) for buffer in program.host_buffers}
-        made.append(Look(at=at, call=call, events=events, buffers=buffers, ended=frozenset(row.ended.split())))
+        made.append(
+            Look(
+                at=at,
+                call=call,
+                events=events,
+                buffers=buffers,
+                arrived=dict.fromkeys(row.tokens, row.came),
+                ended=frozenset(row.ended.split()),
+                seconds=row.lasted,
+            )
+        )
     return made
 
 
@@ -52,6 +64,7 @@ class Controls:
     answer: Callable[[Program, Observe], Sequence[Look]] | None = None
     once_only = False
     after_live = False
+    needed = 0.0
     asked: list[str] = field(default_factory=list)
 
     def run(self, program: Program, observe: Observe, last_look: int) -> Sequence[Look]:
@@ -60,6 +73,8 @@ class Controls:
 
     def once(self, program: Program, last_look: int) -> Sequence[Look]:
         return self.run(program, "query", last_look)
+
+    once_more = once
 
     def doubtful(self, program: Program) -> bool:
         return False

@@ -190,8 +190,20 @@ def test_not_happening_needs_a_control_in_which_it_happens() -> None:
 
     controls = Controls(happens)
     assert said(judged(text, At(), controls=controls), "EVT-WAIT-1") == (HOLDS, "")
-    assert controls.asked == ["S: gate g1, record e\nU: fill y 2, copy y -> hd\nhost: open g1"]
+    assert set(controls.asked) == {"S: gate g1, record e\nU: fill y 2, copy y -> hd\nhost: open g1"}
     assert said(judged(text, At()), "EVT-WAIT-1") == (UNSUPPORTED, CONCURRENCY)
+
+
+def test_what_was_watched_for_less_than_it_takes_to_come_is_not_held_back() -> None:
+    text = "S: gate g1, record e\nU: wait e, fill y 2, copy y -> hd\nhost: open g1"
+
+    def slowly(program: Program, observe: Observe) -> Sequence[Look]:
+        return looks(program, At(tokens={"hd": 2}, came=0.002), At(tokens={"hd": 2}))
+
+    controls = Controls(slowly)
+    assert said(judged(text, At(lasted=0.001), controls=controls), "EVT-WAIT-1") == (UNCLEAR, "patience")
+    assert controls.needed == 0.002
+    assert said(judged(text, At(lasted=0.003), controls=Controls(slowly)), "EVT-WAIT-1") == (HOLDS, "")
 
 
 def merged(*verdicts: tuple[str, Verdict, str]) -> Verdict:

@@ -22,6 +22,10 @@ from probes.program import (
 from probes.transform import spelled_out, with_plain_streams, without
 from reports.records import Verdict
 
+#: The token took longer to come in the control than it was watched for.
+PATIENCE: Final = "patience"
+#: Controls whose token came later than that, before nothing can be said: one may have met a hiccup.
+TRIES: Final = 3
 #: What orders the default stream and blocking ones.
 LEGACY: Final = "STM-LEGACY-1"
 
@@ -46,13 +50,15 @@ def judge_tokens(walk: Walk) -> None:
         key = node.index, frozenset(clauses), frozenset(n.step for n in holding)
         if holding and key not in walk.shown_to_happen:
             walk.shown_to_happen.add(key)
-            happened = _happens(walk, _free(walk, clauses, holding), node)
+            control = _free(walk, clauses, holding)
+            if not _happens(walk, control, node):
+                verdict, reason = Verdict.UNSUPPORTED, CONCURRENCY
+            elif not _watched_for(walk, control, node):
+                verdict, reason = Verdict.INCONCLUSIVE, PATIENCE
+            else:
+                verdict, reason = Verdict.CONFORMANT, ""
             for clause in sorted(clauses):
-                walk.say(
-                    clause,
-                    Verdict.CONFORMANT if happened else Verdict.UNSUPPORTED,
-                    "" if happened else CONCURRENCY,
-                )
+                walk.say(clause, verdict, reason)
 
 
 def _held_by(walk: Walk, node: Node) -> tuple[set[str], list[Node]]:
@@ -103,6 +109,21 @@ def _judge_early(walk: Walk, node: Node, clauses: set[str]) -> None:
             walk.say(clause, Verdict.NON_CONFORMANT, "early", proved_closed=True)
         else:
             walk.say(clause, Verdict.INCONCLUSIVE, "gate-expired")
+
+
+def _watched_for(walk: Walk, control: Program, node: Node) -> bool:
+    """Was the token watched for at least as long as it takes to come in the control?
+
+    Else a busy device, on which it is only slow, would pass for one that holds it back.
+    """
+    looks, took = walk.controls.once(control, walk.index), 0.0
+    for _ in range(TRIES):
+        took = looks[walk.index].arrived.get(node.buffer or "", 0.0) if walk.index < len(looks) else 0.0
+        if took <= walk.look.seconds:
+            return True
+        looks = walk.controls.once_more(control, walk.index)
+    walk.controls.needed = max(walk.controls.needed, took)
+    return False
 
 
 def _happens(walk: Walk, control: Program, node: Node) -> bool:

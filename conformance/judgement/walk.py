@@ -18,6 +18,7 @@ class Controls(Protocol):
 
     once_only: bool  # late events are looked at once and not followed up
     after_live: bool  # it is proved that events are late whatever stands behind them: controls are late too
+    needed: float  # seconds that a token took to come in a control, where that was longer than it was watched for
 
     def run(self, program: Program, observe: Observe, last_look: int) -> Sequence[Look]:
         """Run a control now, up to the look of this index."""
@@ -29,6 +30,10 @@ class Controls(Protocol):
 
     def once(self, program: Program, last_look: int) -> Sequence[Look]:
         """The tokens of a control that may have been run for an earlier repetition, up to a look."""
+        ...
+
+    def once_more(self, program: Program, last_look: int) -> Sequence[Look]:
+        """The same, run now."""
         ...
 
 

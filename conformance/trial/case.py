@@ -12,6 +12,7 @@ from conformance.errors import DeviceError, HarnessError, Unsupported
 from conformance.execution import Look, Outcome, Setting, execute
 from conformance.judgement.judge import judge
 from conformance.judgement.statements import CONCURRENCY, Statement, stronger
+from conformance.judgement.tokens import PATIENCE
 from conformance.ladder.mechanism import explain, unwalked
 from conformance.model import Model, Obligation, host_points
 from conformance.trial import lag
@@ -232,13 +233,15 @@ def _one(
     looks: list[Look] = []
     strongest: dict[str, Statement] = {}
     for _ in range(again):
+        # As long as a token took in a control, and as much again: what is slow is not held back.
+        setting = replace(setting, watch=min(2 * controls.needed, state.numbers.harvest))
         looks = execute(backend, trial.program, setting, state.looking)
         strongest = {}
         for statement in judge(trial.program, trial.setting.observe, looks, controls):
             known = strongest.get(statement.clause)
             strongest[statement.clause] = statement if known is None else stronger(known, statement)
-        expired = any(statement.reason == "gate-expired" for statement in strongest.values())
-        if not expired or any(s.verdict is Verdict.NON_CONFORMANT for s in strongest.values()):
+        undone = any(statement.reason in ("gate-expired", PATIENCE) for statement in strongest.values())
+        if not undone or any(s.verdict is Verdict.NON_CONFORMANT for s in strongest.values()):
             break
     trial.repetitions += 1
     repetition = Repetition(trial.repetitions, hold, looks, strongest)

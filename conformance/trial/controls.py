@@ -34,6 +34,7 @@ class ControlRunner:
     numbers: Numbers
     once_only: bool = False  # late events are not followed up
     after_live: bool = False  # the run has proved EVT-LIVE-1
+    needed: float = 0.0  # seconds that a token took to come in a control: so long it must be watched for
     latest: dict[tuple[Program, Observe], Sequence[Look]] = field(default_factory=dict)
     _kept: dict[Program, Sequence[Look]] = field(default_factory=dict)
     _runs: Counter[Program] = field(default_factory=Counter)
@@ -54,7 +55,13 @@ class ControlRunner:
 
     def once(self, program: Program, last_look: int) -> Sequence[Look]:
         """Run a control for its tokens, the first time only: for what it shows to happen, once a case is enough."""
-        kept = self._kept.get(program, ())
+        return self._tokens(program, last_look, self._kept.get(program, ()))
+
+    def once_more(self, program: Program, last_look: int) -> Sequence[Look]:
+        """The same, run again: the first time may have met a hiccup."""
+        return self._tokens(program, last_look, ())
+
+    def _tokens(self, program: Program, last_look: int, kept: Sequence[Look]) -> Sequence[Look]:
         if last_look >= len(kept):
             setting = replace(self._setting(self.setting.observe, last_look), tokens_only=True)
             kept = self._kept[program] = self._sound(program, setting)
