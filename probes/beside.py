@@ -77,7 +77,7 @@ PROBES: Final = (
         family="host calls",
         question="Does a call that only queues, asks or drops something return although a gate is closed?",
         clauses=("EVT-REC-2", "EVT-WAIT-3", "MEM-PIN-1", "EVT-QNB-1", "EVT-DESTROY-1"),
-        faults=("record-blocks-host", "wait-blocks-host", "copy-blocks-host", "destroy-blocks"),
+        faults=("record-blocks-host", "wait-blocks-host", "copy-blocks-host", "destroy-blocks", "query-stalls"),
         control="a synchronize behind the same gate does not return until it opens",
         cases=tuple(_case("behind-gate", call, _HELD, (clause,), call=call) for call, clause in _CALLS),
     ),

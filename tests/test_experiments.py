@@ -81,7 +81,8 @@ LARGE = {f"block-copies[{how}-{size}]" for how in ("query", "synchronize") for s
         ("large-copy-not-captured", {"MEM-VIS-1": LARGE}),  # and not the small ones, which go another way
         ("current-stream-shared", {"THR-1": {"threads[current-stream]"}}),
         ("records-thread-local", {"THR-1": {"threads[hand-over]"}}),
-        ("query-blocks-in-sync", {c: {"beside-sync[query]"} for c in ("EVT-QNB-1", "THR-2")}),
+        ("query-blocks-in-sync", {"EVT-QNB-1": {"beside-sync[query]"}}),  # for 0.2 s: too long for a query alone
+        ("query-stalls", {"EVT-QNB-1": {"host-calls[query]"}}),
         ("late-blocking-sync", {"EVT-INDEP-3": {"replayed[synchronize-blocking]"}}),
         ("late-next-wait", {"EVT-INDEP-1": {"replayed[query-default]"}}),
         # Blocks without another thread as well, so nothing is said about threads.
@@ -274,7 +275,7 @@ def test_the_torch_backend_finds_a_wrong_runtime(
     ("fault", "probe", "clauses"),
     [
         ("blocking-spins", "blocking-flag", {"EVT-FLAG-1"}),
-        ("query-blocks-in-sync", "beside-sync", {"EVT-QNB-1", "THR-2"}),
+        ("stream-query-blocks-in-sync", "beside-sync", {"THR-2"}),
         ("copy-blocks-host", "host-calls", {"MEM-PIN-1"}),
         ("large-copy-not-captured", "block-copies", {"MEM-VIS-1"}),
         ("current-stream-shared", "threads", {"THR-1"}),
@@ -289,6 +290,16 @@ def test_a_fault_over_the_torch_backend_is_found_in_real_time(
     monkeypatch.setattr("conformance.backends.fault_extras.BLOCKED", 0.3)
     wrong = FaultyBackend(torch_backend, (fault,))
     assert set(broken(results(wrong, (probe,), Numbers(repeat=1, deadline=0.2)))) == clauses
+
+
+@pytest.mark.parametrize(
+    ("fault", "where"), [("query-blocks-in-sync", "beside-sync"), ("query-stalls", "host-calls")]
+)
+def test_a_query_that_is_slow_and_still_in_time_for_the_deadline_is_seen(
+    fault: str, where: str, torch_backend: Backend
+) -> None:
+    found = results(FaultyBackend(torch_backend, (fault,)), (where,))
+    assert broken(found) == {"EVT-QNB-1": {f"{where}[query]"}}
 
 
 def test_another_process_that_is_told_a_lie_is_found_out(

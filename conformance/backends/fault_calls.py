@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 SLOW: Final = 0.03
 #: Seconds after which a call that blocks returns: above the deadline.
 BLOCKED: Final = 1.2
+#: Seconds that a slow query takes: above what is called at once, far below the deadline.
+STALL: Final = 0.2
 
 
 def extra_below(inner: Session, name: str) -> object:

@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from conformance.backends.calls import HelperPool, yield_interpreter
-from conformance.backends.fault_calls import BLOCKED, HeldCall, Through
+from conformance.backends.fault_calls import BLOCKED, STALL, HeldCall, Through
 from probes.program import DEFAULT_STREAM, Copy, DeviceOp, Gate, Record, Sync, SyncDevice, SyncStream, Wait, WaitStream
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ class _Blocking(Through):
         """Is a thread inside this call?"""
         return any(made == call and not waiter.returned for made, waiter in self._syncs)
 
-    def hold(self, condition: Callable[[], bool]) -> None:
-        """Stay in the call while it is so."""
+    def hold(self, condition: Callable[[], bool], most: float | None = None) -> None:
+        """Stay in the call while it is so, for ``most`` seconds."""
         began, polls = self.clock.now(), 0
-        while condition() and self.clock.now() - began < BLOCKED:
+        while condition() and self.clock.now() - began < (BLOCKED if most is None else most):
             self.clock.pause(polls)
             polls += 1
 
@@ -89,12 +89,28 @@ class CopyBlocksHost(_Blocking):
 
 
 class QueryBlocksInSync(_Blocking):
-    text = "query stays inside while another thread is in synchronize on the same event, or for a while"
+    text = "query stays inside for a fifth of a second while another thread is in synchronize on the same event"
 
     def query(self, event: str) -> bool:
         """Hold it."""
-        self.hold(lambda: self.synced(Sync(event=event)))
+        self.hold(lambda: self.synced(Sync(event=event)), STALL)
         return self.inner.query(event)
+
+
+class QueryStalls(_Blocking):
+    text = "the first query of a program that finds its event pending comes back after a fifth of a second"
+
+    def __init__(self, inner: Session, request: Request, clock: Clock) -> None:
+        super().__init__(inner, request, clock)
+        self._stalled = False
+
+    def query(self, event: str) -> bool:
+        """Hold it, once."""
+        complete = self.inner.query(event)
+        if not complete and not self._stalled:
+            self._stalled = True
+            self.hold(lambda: True, STALL)
+        return complete
 
 
 class StreamQueryBlocksInSync(_Blocking):
@@ -394,6 +410,7 @@ SESSIONS: Final[Mapping[str, type[Through]]] = {
     "wait-blocks-host": WaitBlocksHost,
     "copy-blocks-host": CopyBlocksHost,
     "query-blocks-in-sync": QueryBlocksInSync,
+    "query-stalls": QueryStalls,
     "stream-query-blocks-in-sync": StreamQueryBlocksInSync,
     "blocking-spins": BlockingSpins,
     "large-copy-not-captured": LargeCopyNotCaptured,

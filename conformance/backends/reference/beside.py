@@ -17,12 +17,21 @@ if TYPE_CHECKING:
 #: Bytes from which a copy takes an engine of its own under one fault, and what such an engine does a second.
 LARGE: Final = 65536
 BANDWIDTH: Final = 1e10
+#: Seconds that a slow query takes: more than is called at once, far below the deadline.
+STALL: Final = 0.2
+
+
+def _stalls_once(device: Device, in_sync: bool, pending: bool) -> float:
+    first, device.asked_pending = pending and not device.asked_pending, device.asked_pending or pending
+    return STALL if first else 0.0
+
 
 #: The faults of experiments, as in `conformance.backends.reference.faults`.
 FAULTS: Final[dict[str, dict[str, Any]]] = {
     "blocking-spins": {"spins": lambda device, event, blocking: True},
     "copy-blocks-host": {"copy_blocks": lambda device, op: not device.stream_done(op.stream)},
-    "query-blocks-in-sync": {"query_blocks": lambda device, in_sync: in_sync},
+    "query-blocks-in-sync": {"query_takes": lambda device, in_sync, pending: STALL if in_sync else 0.0},
+    "query-stalls": {"query_takes": _stalls_once},
     "stream-query-blocks-in-sync": {"stream_query_blocks": lambda device, in_sync: in_sync},
     "stream-destroy-blocks": {"stream_destroy_blocks": lambda device, pending: pending},
     "stream-destroy-drops-work": {"stream_destroy_drops": lambda device: True},
@@ -134,7 +143,7 @@ class BesideSession(ReferenceSession):
         if self.graph is not None and event in self.graph.captured:
             self.graph.refuse(f"event {event} was recorded in a capture")
             return True
-        self.device._block(lambda: self.device.query_blocks(self._in_sync(Sync(event=event))))
+        self.device.advance(self.device.query_takes(self._in_sync(Sync(event=event)), not super().query(event)))
         if event in self._recorder and self.device.recorded_elsewhere(self._recorder[event]):
             return True
         return super().query(event)

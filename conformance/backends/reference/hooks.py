@@ -22,9 +22,12 @@ class Beside:
         """Does this copy hold the host back now?"""
         return False
 
-    def query_blocks(self, in_sync: bool) -> bool:
-        """Does a query hold the host back while a thread is (or is not) in synchronize on the same event?"""
-        return False
+    #: Has the host asked for an event that was pending?
+    asked_pending = False
+
+    def query_takes(self, in_sync: bool, pending: bool) -> float:
+        """Seconds in a query while a thread is (or is not) in synchronize on the same event."""
+        return 0.0
 
     def stream_query_blocks(self, in_sync: bool) -> bool:
         """Does a query of a stream hold the host back while a thread is (or is not) in synchronize on it?"""
