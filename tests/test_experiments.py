@@ -96,6 +96,12 @@ def test_a_wrong_device_is_found_where_it_is_wrong(fault: str, expected: dict[st
     assert broken(results(ReferenceBackend((fault,)))) == expected
 
 
+def test_on_hip_the_rules_of_captures_decide_nothing() -> None:
+    found = results(ReferenceBackend(("captured-query-succeeds",), profile="hip"), ("capture-rules",))
+    (said,) = found["capture-rules[query]"].clauses
+    assert (said.verdict, said.held) == (Verdict.OBSERVED, False)
+
+
 def test_a_device_with_one_queue_says_nothing_of_what_needs_two() -> None:
     found = results(ReferenceBackend(("queues-1",)), ("threads", "stream-destroy", "other-process"))
     assert broken(found) == {}
@@ -290,6 +296,16 @@ def test_a_fault_over_the_torch_backend_is_found_in_real_time(
     monkeypatch.setattr("conformance.backends.fault_extras.BLOCKED", 0.3)
     wrong = FaultyBackend(torch_backend, (fault,))
     assert set(broken(results(wrong, (probe,), Numbers(repeat=1, deadline=0.2)))) == clauses
+
+
+@pytest.mark.parametrize(("wrong", "made"), [("", 1), ("destroy-drops", 6)])
+def test_no_private_stream_outlives_its_experiment(wrong: str, made: int, torch_backend: Backend) -> None:
+    double.WRONG.add(wrong)
+    native: Any = torch_backend.ladder.native  # type: ignore[attr-defined]  # of the torch backend
+    results(torch_backend, ("stream-destroy",), Numbers(repeat=1, deadline=0.3))
+    # With the work lost each of three observations has its control, whose stream the experiment keeps.
+    assert len(native.made) == made
+    assert native.made == native.dropped
 
 
 @pytest.mark.parametrize(

@@ -361,6 +361,8 @@ class Native:
 
     def __init__(self) -> None:
         self.graphs: dict[int, Graph] = {}
+        self.made: list[int] = []  # streams of the driver's that are not blocking, and those destroyed
+        self.dropped: list[int] = []
 
     def enter(self) -> None:
         """There is one context."""
@@ -390,6 +392,8 @@ class Native:
     def do_newstream(self, handle: Any, flags: Any) -> None:
         made = Stream()
         made.blocking = _value(flags) == 0
+        if not made.blocking:
+            self.made.append(made.cuda_stream)
         handle._obj.value = made.cuda_stream
 
     def do_host(self, handle: Any, function: Any, argument: Any) -> None:
@@ -399,6 +403,7 @@ class Native:
 
     def do_dropstream(self, handle: Any) -> None:
         stream = self._stream(handle)
+        self.dropped.append(stream.cuda_stream)
         if "destroy-waits" in WRONG:
             stream.synchronize()
         if "destroy-drops" in WRONG:
