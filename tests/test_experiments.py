@@ -83,6 +83,10 @@ LARGE = {f"block-copies[{how}-{size}]" for how in ("query", "synchronize") for s
         ("records-thread-local", {"THR-1": {"threads[hand-over]"}}),
         ("query-blocks-in-sync", {"EVT-QNB-1": {"beside-sync[query]"}}),  # for 0.2 s: too long for a query alone
         ("query-stalls", {"EVT-QNB-1": {"host-calls[query]"}}),
+        ("captured-sync-returns", {"CAP-1": {"capture-rules[synchronize]", "capture-rules[synchronize-stream]"}}),
+        ("records-mixed", {"THR-1": {"threads[at-once]"}}),
+        ("record-blocks-in-sync", {"THR-2": {"beside-sync[record]"}}),
+        ("wait-blocks-in-sync", {"THR-2": {"beside-sync[wait]"}}),
         ("late-blocking-sync", {"EVT-INDEP-3": {"replayed[synchronize-blocking]"}}),
         ("late-next-wait", {"EVT-INDEP-1": {"replayed[query-default]"}}),
         # Blocks without another thread as well, so nothing is said about threads.
@@ -282,6 +286,8 @@ def test_the_torch_backend_finds_a_wrong_runtime(
     [
         ("blocking-spins", "blocking-flag", {"EVT-FLAG-1"}),
         ("stream-query-blocks-in-sync", "beside-sync", {"THR-2"}),
+        ("records-mixed", "threads", {"THR-1"}),
+        ("captured-sync-returns", "capture-rules", {"CAP-1"}),
         ("copy-blocks-host", "host-calls", {"MEM-PIN-1"}),
         ("large-copy-not-captured", "block-copies", {"MEM-VIS-1"}),
         ("current-stream-shared", "threads", {"THR-1"}),
@@ -308,9 +314,7 @@ def test_no_private_stream_outlives_its_experiment(wrong: str, made: int, torch_
     assert native.made == native.dropped
 
 
-@pytest.mark.parametrize(
-    ("fault", "where"), [("query-blocks-in-sync", "beside-sync"), ("query-stalls", "host-calls")]
-)
+@pytest.mark.parametrize(("fault", "where"), [("query-blocks-in-sync", "beside-sync"), ("query-stalls", "host-calls")])
 def test_a_query_that_is_slow_and_still_in_time_for_the_deadline_is_seen(
     fault: str, where: str, torch_backend: Backend
 ) -> None:

@@ -97,6 +97,15 @@ class QueryBlocksInSync(_Blocking):
         return self.inner.query(event)
 
 
+class QueryHangsInSync(_Blocking):
+    text = "query stays inside while another thread is in synchronize on the same event, or for a while"
+
+    def query(self, event: str) -> bool:
+        """Hold it."""
+        self.hold(lambda: self.synced(Sync(event=event)))
+        return self.inner.query(event)
+
+
 class QueryStalls(_Blocking):
     text = "the first query of a program that finds its event pending comes back after a fifth of a second"
 
@@ -120,6 +129,27 @@ class StreamQueryBlocksInSync(_Blocking):
         """Hold it."""
         self.hold(lambda: self.synced(SyncStream(stream=stream)))
         return self.inner.query_stream(stream)
+
+
+class RecordBlocksInSync(_Blocking):
+    text = "the call that records stays inside while another thread is in synchronize on its stream, or for a while"
+
+    def issue(self, op: DeviceOp) -> None:
+        """Hold it."""
+        if isinstance(op, Record):
+            self.hold(lambda: self.synced(SyncStream(stream=op.stream)))
+        super().issue(op)
+
+
+class WaitBlocksInSync(_Blocking):
+    text = "the call that waits stays inside while another thread synchronizes on the awaited stream, or for a while"
+
+    def issue(self, op: DeviceOp) -> None:
+        """Hold it."""
+        if isinstance(op, (Wait, WaitStream)):
+            other = op.other if isinstance(op, WaitStream) else self.recorded.get(op.event, "")
+            self.hold(lambda: self.synced(SyncStream(stream=other)))
+        super().issue(op)
 
 
 class _Busy(HeldCall):
@@ -274,6 +304,27 @@ class RecordsThreadLocal(_Wrapping):
         return self._recorders.get(event, here) != here or self.inner.query(event)
 
 
+class RecordsMixed(_Wrapping):
+    text = "queues a record that follows one of another thread on that one's stream"
+    name, wrapper = "threads", _Named
+
+    def __init__(self, inner: Session, request: Request, clock: Clock) -> None:
+        super().__init__(inner, request, clock)
+        self.here = threading.local()
+        self._lock = threading.Lock()
+        self._last = ("", "")
+
+    def issue(self, op: DeviceOp) -> None:
+        """Elsewhere, if a thread other than the last one records."""
+        if isinstance(op, Record):
+            thread = getattr(self.here, "thread", "")
+            with self._lock:
+                (before, stream), self._last = self._last, (thread, op.stream)
+            if before not in ("", thread):
+                op = Record(stream=stream, event=op.event)
+        super().issue(op)
+
+
 class _Shared(_Wrapped):
     stream = DEFAULT_STREAM
 
@@ -326,6 +377,16 @@ class CapturedQuerySucceeds(_Capturing):
     def query(self, event: str) -> bool:
         """The device is not asked."""
         return event in self.captured or self.inner.query(event)
+
+
+class CapturedSyncReturns(_Capturing):
+    text = "synchronize on an event recorded in a capture, or on a stream that is captured, returns at once"
+
+    def start(self, call: Sync | SyncStream | SyncDevice) -> Waiter:
+        """The device is not asked."""
+        event = isinstance(call, Sync) and call.event in self.captured
+        stream = isinstance(call, SyncStream) and call.stream in self.captured_streams
+        return HeldCall([], lambda: True) if event or stream else self.inner.start(call)
 
 
 class CaptureTakesOutsideWait(_Capturing):
@@ -410,14 +471,19 @@ SESSIONS: Final[Mapping[str, type[Through]]] = {
     "wait-blocks-host": WaitBlocksHost,
     "copy-blocks-host": CopyBlocksHost,
     "query-blocks-in-sync": QueryBlocksInSync,
+    "query-hangs-in-sync": QueryHangsInSync,
     "query-stalls": QueryStalls,
     "stream-query-blocks-in-sync": StreamQueryBlocksInSync,
+    "record-blocks-in-sync": RecordBlocksInSync,
+    "wait-blocks-in-sync": WaitBlocksInSync,
     "blocking-spins": BlockingSpins,
     "large-copy-not-captured": LargeCopyNotCaptured,
     "kernel-store-late": KernelStoreLate,
     "records-thread-local": RecordsThreadLocal,
+    "records-mixed": RecordsMixed,
     "current-stream-shared": CurrentStreamShared,
     "captured-query-succeeds": CapturedQuerySucceeds,
+    "captured-sync-returns": CapturedSyncReturns,
     "capture-takes-outside-wait": CaptureTakesOutsideWait,
     "ipc-always-complete": IpcAlwaysComplete,
     "stream-destroy-blocks": StreamDestroyBlocks,

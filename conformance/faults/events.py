@@ -93,6 +93,14 @@ FAULTS: Final = (
         form="next-wait",
     ),
     fault(
+        "sync-waits-for-stream",
+        "synchronize on an event waits for all that its stream was given",
+        "EVT-INDEP-3",
+        "EVT-FLAG-1",  # over a real device it is the stream's call, which has no such flag
+        outcome="enable",
+        form="idle",
+    ),
+    fault(
         "deferred-record",
         "a record takes effect late and captures later work",
         "EVT-INDEP-1",
@@ -201,6 +209,13 @@ FAULTS: Final = (
     fault(
         "completion-before-data",
         "an event is complete before its data is visible",
+        "MEM-VIS-1",
+        "MEM-VIS-2",
+        outcome="undecided",
+    ),
+    fault(
+        "data-trails",
+        "data is visible a while after its event is complete",
         "MEM-VIS-1",
         "MEM-VIS-2",
         outcome="undecided",

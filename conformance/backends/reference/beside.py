@@ -19,6 +19,8 @@ LARGE: Final = 65536
 BANDWIDTH: Final = 1e10
 #: Seconds that a slow query takes: more than is called at once, far below the deadline.
 STALL: Final = 0.2
+#: Seconds that a hung call takes: more than the deadline, less than a gate holds.
+HUNG: Final = 1.2
 
 
 def _stalls_once(device: Device, in_sync: bool, pending: bool) -> float:
@@ -31,7 +33,12 @@ FAULTS: Final[dict[str, dict[str, Any]]] = {
     "blocking-spins": {"spins": lambda device, event, blocking: True},
     "copy-blocks-host": {"copy_blocks": lambda device, op: not device.stream_done(op.stream)},
     "query-blocks-in-sync": {"query_takes": lambda device, in_sync, pending: STALL if in_sync else 0.0},
+    "query-hangs-in-sync": {"query_takes": lambda device, in_sync, pending: HUNG if in_sync else 0.0},
     "query-stalls": {"query_takes": _stalls_once},
+    "record-blocks-in-sync": {"record_blocks_in_sync": lambda device: True},
+    "wait-blocks-in-sync": {"wait_blocks_in_sync": lambda device: True},
+    "records-mixed": {"mixes_records": lambda device: True},
+    "captured-sync-returns": {"refuses_synchronize": lambda device: False},
     "stream-query-blocks-in-sync": {"stream_query_blocks": lambda device, in_sync: in_sync},
     "stream-destroy-blocks": {"stream_destroy_blocks": lambda device, pending: pending},
     "stream-destroy-drops-work": {"stream_destroy_drops": lambda device: True},
@@ -80,11 +87,11 @@ class _Call(_VirtualCall):
 
 
 class _Refusal:
-    """A synchronize that was refused."""
+    """A synchronize that was refused, or should have been."""
 
     returned, seconds, cpu = True, 0.0, 0.0
 
-    def __init__(self, error: Refused) -> None:
+    def __init__(self, error: Refused | None) -> None:
         self.error: BaseException | None = error
 
 
@@ -113,6 +120,7 @@ class BesideSession(ReferenceSession):
         self.device = device
         self.graph: VirtualGraphs | None = None
         self._recorder: dict[str, str] = {}
+        self._last_record = ("", "")  # its thread and stream
         self._syncs: list[_Call] = []
 
     def extra(self, name: str) -> object:
@@ -135,15 +143,32 @@ class BesideSession(ReferenceSession):
         if isinstance(op, Copy):
             self.device._block(lambda: self.device.copy_blocks(op))
         elif isinstance(op, Record):
-            self._recorder[op.event] = self.device.thread
+            op = self._recorded(op)
+            if self.device.record_blocks_in_sync():
+                self._while_synced(op.stream)
+        elif isinstance(op, (Wait, WaitStream)) and self.device.wait_blocks_in_sync():
+            bound = self.device.current.get(op.event) if isinstance(op, Wait) else None
+            self._while_synced(op.other if isinstance(op, WaitStream) else bound.stream if bound else "")
         super().issue(op)
+
+    def _recorded(self, op: Record) -> Record:
+        """Note who records, and where; the operation as the device takes it."""
+        thread, (before, stream) = self.device.thread, self._last_record
+        self._recorder[op.event], self._last_record = thread, (thread, op.stream)
+        mixed = before not in ("", thread) and self.device.mixes_records()
+        return Record(stream=stream, event=op.event) if mixed else op
+
+    def _while_synced(self, stream: str) -> None:
+        self.device._block(lambda: self._in_sync(SyncStream(stream=stream)))
 
     def query(self, event: str) -> bool:
         """Ask the event."""
         if self.graph is not None and event in self.graph.captured:
             self.graph.refuse(f"event {event} was recorded in a capture")
             return True
-        self.device.advance(self.device.query_takes(self._in_sync(Sync(event=event)), not super().query(event)))
+        self.device.advance(
+            self.device.query_takes(self._in_sync(Sync(event=event)), not Device.query(self.device, event))
+        )
         if event in self._recorder and self.device.recorded_elsewhere(self._recorder[event]):
             return True
         return super().query(event)
@@ -163,7 +188,8 @@ class BesideSession(ReferenceSession):
             (isinstance(call, Sync) and call.event in graph.captured)
             or (isinstance(call, SyncStream) and call.stream in graph.streams)
         ):
-            return _Refusal(Refused("synchronize: the stream or event belongs to a capture"))
+            refused = self.device.refuses_synchronize()
+            return _Refusal(Refused("synchronize: the stream or event belongs to a capture") if refused else None)
         self._syncs.append(_Call(self, call))
         return self._syncs[-1]
 

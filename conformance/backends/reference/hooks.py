@@ -61,6 +61,22 @@ class Beside:
         """Is it an error to ask a captured event?"""
         return True
 
+    def refuses_synchronize(self) -> bool:
+        """Is it an error to synchronize on a captured event or a stream that is being captured?"""
+        return True
+
+    def record_blocks_in_sync(self) -> bool:
+        """Does a record hold the host back while a thread is in synchronize on its stream?"""
+        return False
+
+    def wait_blocks_in_sync(self) -> bool:
+        """Does a wait hold the host back while a thread is in synchronize on the stream that it waits for?"""
+        return False
+
+    def mixes_records(self) -> bool:
+        """Does a record right after one of another thread go to that one's stream?"""
+        return False
+
     def refuses_outside_wait(self) -> bool:
         """Is it an error if a captured stream waits for an event outside the capture?"""
         return True

@@ -93,7 +93,7 @@ class Far:
             yield
 
     def clear(self, rows: int) -> None:
-        """Zero the first rows, and see that done. Raises DeviceError on a device that is not idle, which ends its use."""
+        """Zero the first rows, and see that done. Raises DeviceError, and ends its use, if it is not idle."""
         if not self._backend.usable:
             raise not_idle(self._backend.name)
         with self.surface.current(self._aside[self.surface]):
