@@ -72,6 +72,7 @@ def test_a_right_device_passes_with_its_controls_beside() -> None:
     assert {case.experiment for probe in PROBES for case in probe.cases} == set(EXPERIMENTS)
 
 
+MODED = {f"capture-rules[other-thread-{mode}]" for mode in ("thread-local", "relaxed", "exchanged")}
 LARGE = {f"block-copies[{how}-{size}]" for how in ("query", "synchronize") for size in (65536, 1 << 20, 1 << 24)}
 
 
@@ -84,6 +85,9 @@ LARGE = {f"block-copies[{how}-{size}]" for how in ("query", "synchronize") for s
         ("query-blocks-in-sync", {"EVT-QNB-1": {"beside-sync[query]"}}),  # for 0.2 s: too long for a query alone
         ("query-stalls", {"EVT-QNB-1": {"host-calls[query]"}}),
         ("captured-sync-returns", {"CAP-1": {"capture-rules[synchronize]", "capture-rules[synchronize-stream]"}}),
+        ("capture-takes-legacy", {"CAP-2": {"capture-rules[legacy-beside]"}}),
+        ("capture-mode-ignored", {"CAP-3": MODED}),
+        ("capture-global-open", {"CAP-3": {"capture-rules[other-thread-global]"}}),
         ("records-mixed", {"THR-1": {"threads[at-once]"}}),
         ("record-blocks-in-sync", {"THR-2": {"beside-sync[record]"}}),
         ("wait-blocks-in-sync", {"THR-2": {"beside-sync[wait]"}}),
@@ -270,6 +274,9 @@ REFUSALS = {f"capture-rules[{call}]" for call in ("query", "synchronize", "query
         ("spins", "blocking-flag", {"EVT-FLAG-1": {"blocking-flag[synchronize]"}}),
         ("captured-query", "capture-rules", {"CAP-1": REFUSALS}),
         ("takes-outside-wait", "capture-rules", {"CAP-2": {"capture-rules[wait-outside]"}}),
+        ("takes-legacy", "capture-rules", {"CAP-2": {"capture-rules[legacy-beside]"}}),
+        ("global-open", "capture-rules", {"CAP-3": {"capture-rules[other-thread-global]"}}),
+        ("modes-ignored", "capture-rules", {"CAP-3": MODED - {"capture-rules[other-thread-relaxed]"}}),
         ("destroy-waits", "stream-destroy", {"STM-DESTROY-1": {"stream-destroy[pending-copy]"}}),
         ("destroy-drops", "stream-destroy", {"STM-DESTROY-1": {"stream-destroy[pending-copy]"}}),
     ],
@@ -288,6 +295,8 @@ def test_the_torch_backend_finds_a_wrong_runtime(
         ("stream-query-blocks-in-sync", "beside-sync", {"THR-2"}),
         ("records-mixed", "threads", {"THR-1"}),
         ("captured-sync-returns", "capture-rules", {"CAP-1"}),
+        ("capture-mode-ignored", "capture-rules", {"CAP-3"}),
+        ("capture-takes-legacy", "capture-rules", {"CAP-2"}),
         ("copy-blocks-host", "host-calls", {"MEM-PIN-1"}),
         ("large-copy-not-captured", "block-copies", {"MEM-VIS-1"}),
         ("current-stream-shared", "threads", {"THR-1"}),

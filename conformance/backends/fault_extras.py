@@ -188,7 +188,7 @@ class BlockingSpins(Through):
         return waiter
 
 
-class _Wrapped:
+class Wrapped:
     """What an experiment was given, with some calls replaced."""
 
     def __init__(self, inner: Any, session: Any) -> None:
@@ -198,11 +198,11 @@ class _Wrapped:
         return getattr(self.inner, name)
 
 
-class _Wrapping(Through):
+class Wrapping(Through):
     """Gives one extra wrapped."""
 
     name: str
-    wrapper: type[_Wrapped]
+    wrapper: type[Wrapped]
 
     def extra(self, name: str) -> object:
         """Wrapped if it is the one, or the one across devices."""
@@ -210,7 +210,7 @@ class _Wrapping(Through):
         return self.wrapper(made, self) if name.startswith(self.name) else made
 
 
-class _LargeElsewhere(_Wrapped):
+class _LargeElsewhere(Wrapped):
     def make(self, name: str, size: int, *, stored: bool = False) -> None:
         """Keep the size in mind."""
         self.inner.make(name, size, stored=stored)
@@ -233,7 +233,7 @@ class _LargeElsewhere(_Wrapped):
         return there
 
 
-class LargeCopyNotCaptured(_Wrapping):
+class LargeCopyNotCaptured(Wrapping):
     text = "queues a large copy to the host behind the record that should have taken it in"
     name, wrapper = "block-copies", _LargeElsewhere
     opened = False
@@ -244,7 +244,7 @@ class LargeCopyNotCaptured(_Wrapping):
         self.inner.open(gate)
 
 
-class _StoresLate(_Wrapped):
+class _StoresLate(Wrapped):
     stored = False
 
     def store(self, stream: str, name: str, value: int) -> None:
@@ -257,7 +257,7 @@ class _StoresLate(_Wrapped):
         return (self.session.entered or not self.stored) and self.inner.holds(name, value)
 
 
-class KernelStoreLate(_Wrapping):
+class KernelStoreLate(Wrapping):
     text = "changes what the host finds of a kernel's stores: nothing, until it synchronized a stream or the device"
     name, wrapper = "block-copies", _StoresLate
     entered = False
@@ -268,7 +268,7 @@ class KernelStoreLate(_Wrapping):
         return self.inner.start(call)
 
 
-class _Named(_Wrapped):
+class Named(Wrapped):
     def call(self, thread: str, function: Callable[[], object]) -> Any:
         """Let the fault know which thread calls."""
 
@@ -283,9 +283,9 @@ class _Named(_Wrapped):
         return self.inner.call(thread, named)
 
 
-class RecordsThreadLocal(_Wrapping):
+class RecordsThreadLocal(Wrapping):
     text = "query in a thread that did not record the event says that it is complete"
-    name, wrapper = "threads", _Named
+    name, wrapper = "threads", Named
 
     def __init__(self, inner: Session, request: Request, clock: Clock) -> None:
         super().__init__(inner, request, clock)
@@ -304,9 +304,9 @@ class RecordsThreadLocal(_Wrapping):
         return self._recorders.get(event, here) != here or self.inner.query(event)
 
 
-class RecordsMixed(_Wrapping):
+class RecordsMixed(Wrapping):
     text = "queues a record that follows one of another thread on that one's stream"
-    name, wrapper = "threads", _Named
+    name, wrapper = "threads", Named
 
     def __init__(self, inner: Session, request: Request, clock: Clock) -> None:
         super().__init__(inner, request, clock)
@@ -325,7 +325,7 @@ class RecordsMixed(_Wrapping):
         super().issue(op)
 
 
-class _Shared(_Wrapped):
+class _Shared(Wrapped):
     stream = DEFAULT_STREAM
 
     def enter(self, stream: str | None) -> None:
@@ -337,74 +337,18 @@ class _Shared(_Wrapped):
         self.session.inner.issue(Copy(stream=self.stream, source=source, target=target))
 
 
-class CurrentStreamShared(_Wrapping):
+class CurrentStreamShared(Wrapping):
     text = "a thread's current stream is every thread's"
     name, wrapper = "current-stream", _Shared
 
 
-class _Watched(_Wrapped):
-    def begin(self, stream: str) -> None:
-        """Let the fault know what is captured."""
-        self.session.captured_streams.add(stream)
-        self.inner.begin(stream)
-
-    def end(self, stream: str) -> None:
-        """It ends."""
-        self.session.captured_streams.clear()
-        self.inner.end(stream)
-
-
-class _Capturing(_Wrapping):
-    name, wrapper = "graph-capture", _Watched
-
-    def __init__(self, inner: Session, request: Request, clock: Clock) -> None:
-        super().__init__(inner, request, clock)
-        self.captured_streams: set[str] = set()
-        self.captured: set[str] = set()  # events whose last record lies in a capture
-
-    def issue(self, op: DeviceOp) -> None:
-        """Follow the capture."""
-        if isinstance(op, Record):
-            (self.captured.add if op.stream in self.captured_streams else self.captured.discard)(op.event)
-        elif isinstance(op, Wait) and self.captured_streams and op.event in self.captured:
-            self.captured_streams.add(op.stream)
-        super().issue(op)
-
-
-class CapturedQuerySucceeds(_Capturing):
-    text = "query of an event that was recorded in a capture says that it is complete"
-
-    def query(self, event: str) -> bool:
-        """The device is not asked."""
-        return event in self.captured or self.inner.query(event)
-
-
-class CapturedSyncReturns(_Capturing):
-    text = "synchronize on an event recorded in a capture, or on a stream that is captured, returns at once"
-
-    def start(self, call: Sync | SyncStream | SyncDevice) -> Waiter:
-        """The device is not asked."""
-        event = isinstance(call, Sync) and call.event in self.captured
-        stream = isinstance(call, SyncStream) and call.stream in self.captured_streams
-        return HeldCall([], lambda: True) if event or stream else self.inner.start(call)
-
-
-class CaptureTakesOutsideWait(_Capturing):
-    text = "leaves out a captured stream's wait for an event outside the capture"
-
-    def issue(self, op: DeviceOp) -> None:
-        """Leave it out."""
-        if not (isinstance(op, Wait) and op.stream in self.captured_streams and op.event not in self.captured):
-            super().issue(op)
-
-
-class _Lying(_Wrapped):
+class _Lying(Wrapped):
     def share(self, event: str) -> object:
         """The event there is not what it is here."""
         return _Complete(self.inner.share(event), self.session)
 
 
-class _Complete(_Wrapped):
+class _Complete(Wrapped):
     def query(self) -> bool:
         """Yes."""
         return True
@@ -418,12 +362,12 @@ class _Complete(_Wrapped):
         self.inner.queue(token, behind=False)
 
 
-class IpcAlwaysComplete(_Wrapping):
+class IpcAlwaysComplete(Wrapping):
     text = "another process takes a shared event for complete: query, synchronize and device waits"
     name, wrapper = "ipc-events", _Lying
 
 
-class _Slow(_Wrapped):
+class _Slow(Wrapped):
     def destroy(self, stream: str) -> None:
         """Stay in the call while the stream is held."""
         self.session.hold(lambda: self.session.held(stream))
@@ -439,7 +383,7 @@ class StreamDestroyBlocks(_Blocking):
         return _Slow(made, self) if name == "private-streams" else made
 
 
-class _Dropping(_Wrapped):
+class _Dropping(Wrapped):
     def copy(self, stream: str, source: str, target: str) -> None:
         """Kept in the host, so that it can be lost."""
         self.session.kept[stream] = lambda: self.inner.copy(stream, source, target)
@@ -450,7 +394,7 @@ class _Dropping(_Wrapped):
         self.inner.destroy(stream)
 
 
-class StreamDestroyDropsWork(_Wrapping):
+class StreamDestroyDropsWork(Wrapping):
     text = "copies of a stream that was destroyed meanwhile are never queued"
     name, wrapper = "private-streams", _Dropping
 
@@ -482,9 +426,6 @@ SESSIONS: Final[Mapping[str, type[Through]]] = {
     "records-thread-local": RecordsThreadLocal,
     "records-mixed": RecordsMixed,
     "current-stream-shared": CurrentStreamShared,
-    "captured-query-succeeds": CapturedQuerySucceeds,
-    "captured-sync-returns": CapturedSyncReturns,
-    "capture-takes-outside-wait": CaptureTakesOutsideWait,
     "ipc-always-complete": IpcAlwaysComplete,
     "stream-destroy-blocks": StreamDestroyBlocks,
     "stream-destroy-drops-work": StreamDestroyDropsWork,

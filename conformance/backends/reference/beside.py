@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from conformance.backends.reference import ReferenceSession, _VirtualCall
 from conformance.backends.reference.device import Device
 from conformance.errors import DeviceError
-from probes.program import DEFAULT_STREAM, Copy, DeviceOp, Fill, Record, Sync, SyncDevice, SyncStream, Wait, WaitStream
+from probes.program import (
+    DEFAULT_STREAM,
+    Copy,
+    DeviceOp,
+    Fill,
+    Record,
+    Sync,
+    SyncDevice,
+    SyncStream,
+    Wait,
+    WaitStream,
+    is_blocking_stream,
+)
 
 if TYPE_CHECKING:
     from conformance.backends.api import Request
+    from conformance.backends.extras import CaptureMode
     from conformance.backends.reference import VirtualClock
 
 #: Bytes from which a copy takes an engine of its own under one fault, and what such an engine does a second.
@@ -47,6 +61,9 @@ FAULTS: Final[dict[str, dict[str, Any]]] = {
     "large-copy-not-captured": {"arrives_after": lambda device, size: size / BANDWIDTH if size >= LARGE else 0.0},
     "kernel-store-late": {"stores_visible": lambda device: device.flushed > 0},
     "captured-query-succeeds": {"refuses_query": lambda device: False},
+    "capture-takes-legacy": {"refuses_legacy": lambda device: False},
+    "capture-mode-ignored": {"forbids_query": lambda device, mode, owner: owner != device.thread},
+    "capture-global-open": {"forbids_query": lambda device, mode, owner: False},
     "capture-takes-outside-wait": {"refuses_outside_wait": lambda device: False},
     "ipc-always-complete": {"imported_complete": lambda device: True},
 }
@@ -166,6 +183,9 @@ class BesideSession(ReferenceSession):
         if self.graph is not None and event in self.graph.captured:
             self.graph.refuse(f"event {event} was recorded in a capture")
             return True
+        open_graph = self.graph if self.graph is not None and self.graph.streams else None
+        if open_graph is not None and self.device.forbids_query(open_graph.mode, open_graph.owner):
+            open_graph.refuse(f"query of event {event} beside a capture in mode {open_graph.mode}", always=True)
         self.device.advance(
             self.device.query_takes(self._in_sync(Sync(event=event)), not Device.query(self.device, event))
         )
@@ -258,16 +278,32 @@ class VirtualGraphs:
         self.captured: set[str] = set()  # events whose last record lies in a capture
         self._operations: list[DeviceOp] = []
         self._spoilt = ""
+        self.mode: CaptureMode = "relaxed"
+        self.owner = ""  # the thread that began it
 
-    def begin(self, stream: str) -> None:
+    def begin(self, stream: str, mode: CaptureMode = "relaxed") -> None:
         """Begin with one stream; others join by a wait for what it records."""
+        self.mode, self.owner = mode, self._session.device.thread
         self._session.graph, self.streams, self._operations, self._spoilt = self, {stream}, [], ""
+
+    @contextmanager
+    def relaxed(self) -> Iterator[None]:
+        """No mode binds the thread for a block."""
+        device = self._session.device
+        before, device.relaxed = device.relaxed, device.relaxed | {device.thread}
+        try:
+            yield
+        finally:
+            device.relaxed = before
 
     def takes(self, op: DeviceOp) -> bool:
         """Does this operation belong to the capture? Raises Refused for a wait that leads out of it."""
         if isinstance(op, Wait) and op.event in self.captured and self.streams:
             self.streams.add(op.stream)
         if op.stream not in self.streams:
+            beside = op.stream == DEFAULT_STREAM and any(map(is_blocking_stream, self.streams))
+            if beside and self._session.device.refuses_legacy():
+                self.refuse("the default stream is used beside the capture", always=True)
             if isinstance(op, Record):
                 self.captured.discard(op.event)
             return False

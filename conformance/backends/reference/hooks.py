@@ -13,6 +13,8 @@ class Beside:
 
     #: The host thread that makes the call at hand.
     thread = "main"
+    #: Threads that no capture's mode binds.
+    relaxed: frozenset[str] = frozenset()
 
     def spins(self, event: str, blocking: bool) -> bool:
         """Does a thread use its processor while it synchronizes on the event?"""
@@ -80,6 +82,16 @@ class Beside:
     def refuses_outside_wait(self) -> bool:
         """Is it an error if a captured stream waits for an event outside the capture?"""
         return True
+
+    def refuses_legacy(self) -> bool:
+        """Is it an error to use the legacy default stream while a blocking stream is captured?"""
+        return True
+
+    def forbids_query(self, mode: str, owner: str) -> bool:
+        """Is it an error to ask for an event outside a capture of this mode that the thread ``owner`` began?"""
+        if self.thread in self.relaxed:
+            return False
+        return mode == "global" or (mode == "thread-local" and owner == self.thread)
 
     def refuses_time_across(self) -> bool:
         """Is it an error to ask for the time between events of two devices?"""
