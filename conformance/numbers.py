@@ -24,6 +24,8 @@ class Numbers:
 
     #: A MUST event that is not seen by then is late; a host call that does not return by then blocks.
     deadline: float = 1.0
+    #: A query that has not come back by then did not return at once.
+    at_once: float = 0.1
     #: Different holds that a late event must survive; the longest is the deadline of a first look.
     holds: tuple[float, ...] = (0.1, 0.4, 1.0)
     #: The holds once a variant of the same form is proved.

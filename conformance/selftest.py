@@ -61,6 +61,8 @@ class Row:
     found: tuple[str, ...]  # these, and SHOULD clauses not held
     killers: tuple[str, ...]  # probes that saw a failure, or a SHOULD that does not hold
     problems: tuple[str, ...]
+    #: Where a clause failed: (probe, variant, clause); the variant is left empty where it is no experiment.
+    where: frozenset[tuple[str, str, str]] = frozenset()
 
     @property
     def name(self) -> str:
@@ -96,6 +98,7 @@ def decisive(numbers: Numbers, *, brief: bool = False) -> Selection:
     """
     every = select(numbers)
     plain = {"query-default", "synchronize-default", "synchronize-blocking"}
+    plain |= {"copy-far-wait-stream-synchronize-blocking"}
     return Selection(
         cases=tuple(
             (p, c)
@@ -129,6 +132,12 @@ def _row(faults: tuple[str, ...], report: Report) -> Row:
         caught=tuple(sorted(failed)),
         found=tuple(sorted(found)),
         killers=killers,
+        where=frozenset(
+            (r.probe, r.variant if r.experiment else "", c.clause)
+            for r in report.results
+            for c in r.clauses
+            if _fails(c)
+        ),
         problems=(*_problems(faults, report, failed, found, form, outcomes), *_overlooked(faults, killers)),
     )
 

@@ -28,7 +28,11 @@ _BESIDE: Final = (
     ("record", ("THR-2",)),
     ("wait", ("THR-2",)),
 )
-_NEEDS: Final = {"query-stream": ("query-stream",), "wait-stream": ("wait-stream",)}
+_NEEDS: Final = {
+    "query-stream": ("query-stream",),
+    "wait-stream": ("wait-stream",),
+    "legacy-beside": ("default-stream", "blocking-stream"),
+}
 
 #: Bytes of a block: inside the command, a page, and sizes that runtimes give to other engines.
 _SIZES: Final = (16, 4096, 65536, 1 << 20, 1 << 24)
@@ -43,7 +47,11 @@ _REFUSED: Final = (
     ("synchronize-stream", "CAP-1"),
     ("query-after-end", "CAP-1"),
     ("wait-outside", "CAP-2"),
+    ("legacy-beside", "CAP-2"),
 )
+#: Another thread asks for an event from before a capture of this mode; ``exchanged``: of global mode, and the asking
+#: thread made itself relaxed (pytorch/pytorch#104487, ROCm/hip#3876).
+_MODES: Final = ("global", "thread-local", "relaxed", "exchanged")
 _CAPTURED: Final = "S: fill x 5, record k\nT: wait k, copy x -> h, record d\nS: wait d"
 
 
@@ -77,7 +85,7 @@ PROBES: Final = (
         family="host calls",
         question="Does a call that only queues, asks or drops something return although a gate is closed?",
         clauses=("EVT-REC-2", "EVT-WAIT-3", "MEM-PIN-1", "EVT-QNB-1", "EVT-DESTROY-1"),
-        faults=("record-blocks-host", "wait-blocks-host", "copy-blocks-host", "destroy-blocks"),
+        faults=("record-blocks-host", "wait-blocks-host", "copy-blocks-host", "destroy-blocks", "query-stalls"),
         control="a synchronize behind the same gate does not return until it opens",
         cases=tuple(_case("behind-gate", call, _HELD, (clause,), call=call) for call, clause in _CALLS),
     ),
@@ -86,7 +94,13 @@ PROBES: Final = (
         family="host calls",
         question="Does a call return although another thread is inside synchronize for the same event or stream?",
         clauses=("EVT-QNB-1", "THR-2"),
-        faults=("query-blocks-in-sync", "stream-query-blocks-in-sync"),
+        faults=(
+            "query-blocks-in-sync",
+            "query-hangs-in-sync",
+            "stream-query-blocks-in-sync",
+            "record-blocks-in-sync",
+            "wait-blocks-in-sync",
+        ),
         control="the same call without the other thread",
         cases=tuple(_case("beside-sync", call, _HELD, clauses, call=call) for call, clauses in _BESIDE),
     ),
@@ -141,7 +155,7 @@ PROBES: Final = (
         family="threads",
         question="Do events and streams work alike whichever host thread uses them?",
         clauses=("THR-1",),
-        faults=("records-thread-local", "current-stream-shared"),
+        faults=("records-thread-local", "records-mixed", "current-stream-shared"),
         control="the same steps from one thread",
         cases=(
             _case("hand-over", "hand-over", "S: gate g, copy x -> h, record e\nU: wait e, copy y -> hy\nhost: open g"),
@@ -161,10 +175,20 @@ PROBES: Final = (
         name="capture-rules",
         family="capture",
         question="Is what a capture forbids refused, and is nothing else?",
-        clauses=("CAP-1", "CAP-2"),
-        faults=("captured-query-succeeds", "capture-takes-outside-wait"),
+        clauses=("CAP-1", "CAP-2", "CAP-3"),
+        faults=(
+            "captured-query-succeeds",
+            "captured-sync-returns",
+            "capture-takes-outside-wait",
+            "capture-takes-legacy",
+            "capture-mode-ignored",
+            "capture-global-open",
+        ),
         control="an event outside the capture can be asked, and a forked and joined capture is accepted and replayed",
-        cases=tuple(_case("capture-refused", call, _CAPTURED, (clause,), call=call) for call, clause in _REFUSED),
+        cases=(
+            *(_case("capture-refused", call, _CAPTURED, (clause,), call=call) for call, clause in _REFUSED),
+            *(_case("capture-mode", f"other-thread-{mode}", _CAPTURED, ("CAP-3",), mode=mode) for mode in _MODES),
+        ),
     ),
     Probe(
         name="replayed",

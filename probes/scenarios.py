@@ -177,8 +177,9 @@ SCENARIOS: Final = (
     ),
     _scenario(
         20,
-        "an event query during a capture",
-        "capture-rules[query] capture-rules[query-after-end] replayed",
+        "an event query from another thread during a capture, by the capture's mode",
+        "capture-rules[other-thread-global] capture-rules[other-thread-thread-local] "
+        "capture-rules[other-thread-relaxed] capture-rules[other-thread-exchanged] capture-rules[query] replayed",
         "pytorch/pytorch#104487",
         "pytorch/pytorch#148594",
         "ROCm/hip#3876",

@@ -72,6 +72,7 @@ def test_a_right_device_passes_with_its_controls_beside() -> None:
     assert {case.experiment for probe in PROBES for case in probe.cases} == set(EXPERIMENTS)
 
 
+MODED = {f"capture-rules[other-thread-{mode}]" for mode in ("thread-local", "relaxed", "exchanged")}
 LARGE = {f"block-copies[{how}-{size}]" for how in ("query", "synchronize") for size in (65536, 1 << 20, 1 << 24)}
 
 
@@ -81,7 +82,15 @@ LARGE = {f"block-copies[{how}-{size}]" for how in ("query", "synchronize") for s
         ("large-copy-not-captured", {"MEM-VIS-1": LARGE}),  # and not the small ones, which go another way
         ("current-stream-shared", {"THR-1": {"threads[current-stream]"}}),
         ("records-thread-local", {"THR-1": {"threads[hand-over]"}}),
-        ("query-blocks-in-sync", {c: {"beside-sync[query]"} for c in ("EVT-QNB-1", "THR-2")}),
+        ("query-blocks-in-sync", {"EVT-QNB-1": {"beside-sync[query]"}}),  # for 0.2 s: too long for a query alone
+        ("query-stalls", {"EVT-QNB-1": {"host-calls[query]"}}),
+        ("captured-sync-returns", {"CAP-1": {"capture-rules[synchronize]", "capture-rules[synchronize-stream]"}}),
+        ("capture-takes-legacy", {"CAP-2": {"capture-rules[legacy-beside]"}}),
+        ("capture-mode-ignored", {"CAP-3": MODED}),
+        ("capture-global-open", {"CAP-3": {"capture-rules[other-thread-global]"}}),
+        ("records-mixed", {"THR-1": {"threads[at-once]"}}),
+        ("record-blocks-in-sync", {"THR-2": {"beside-sync[record]"}}),
+        ("wait-blocks-in-sync", {"THR-2": {"beside-sync[wait]"}}),
         ("late-blocking-sync", {"EVT-INDEP-3": {"replayed[synchronize-blocking]"}}),
         ("late-next-wait", {"EVT-INDEP-1": {"replayed[query-default]"}}),
         # Blocks without another thread as well, so nothing is said about threads.
@@ -93,6 +102,12 @@ LARGE = {f"block-copies[{how}-{size}]" for how in ("query", "synchronize") for s
 )
 def test_a_wrong_device_is_found_where_it_is_wrong(fault: str, expected: dict[str, set[str]]) -> None:
     assert broken(results(ReferenceBackend((fault,)))) == expected
+
+
+def test_on_hip_the_rules_of_captures_decide_nothing() -> None:
+    found = results(ReferenceBackend(("captured-query-succeeds",), profile="hip"), ("capture-rules",))
+    (said,) = found["capture-rules[query]"].clauses
+    assert (said.verdict, said.held) == (Verdict.OBSERVED, False)
 
 
 def test_a_device_with_one_queue_says_nothing_of_what_needs_two() -> None:
@@ -259,6 +274,9 @@ REFUSALS = {f"capture-rules[{call}]" for call in ("query", "synchronize", "query
         ("spins", "blocking-flag", {"EVT-FLAG-1": {"blocking-flag[synchronize]"}}),
         ("captured-query", "capture-rules", {"CAP-1": REFUSALS}),
         ("takes-outside-wait", "capture-rules", {"CAP-2": {"capture-rules[wait-outside]"}}),
+        ("takes-legacy", "capture-rules", {"CAP-2": {"capture-rules[legacy-beside]"}}),
+        ("global-open", "capture-rules", {"CAP-3": {"capture-rules[other-thread-global]"}}),
+        ("modes-ignored", "capture-rules", {"CAP-3": MODED - {"capture-rules[other-thread-relaxed]"}}),
         ("destroy-waits", "stream-destroy", {"STM-DESTROY-1": {"stream-destroy[pending-copy]"}}),
         ("destroy-drops", "stream-destroy", {"STM-DESTROY-1": {"stream-destroy[pending-copy]"}}),
     ],
@@ -274,7 +292,11 @@ def test_the_torch_backend_finds_a_wrong_runtime(
     ("fault", "probe", "clauses"),
     [
         ("blocking-spins", "blocking-flag", {"EVT-FLAG-1"}),
-        ("query-blocks-in-sync", "beside-sync", {"EVT-QNB-1", "THR-2"}),
+        ("stream-query-blocks-in-sync", "beside-sync", {"THR-2"}),
+        ("records-mixed", "threads", {"THR-1"}),
+        ("captured-sync-returns", "capture-rules", {"CAP-1"}),
+        ("capture-mode-ignored", "capture-rules", {"CAP-3"}),
+        ("capture-takes-legacy", "capture-rules", {"CAP-2"}),
         ("copy-blocks-host", "host-calls", {"MEM-PIN-1"}),
         ("large-copy-not-captured", "block-copies", {"MEM-VIS-1"}),
         ("current-stream-shared", "threads", {"THR-1"}),
@@ -289,6 +311,24 @@ def test_a_fault_over_the_torch_backend_is_found_in_real_time(
     monkeypatch.setattr("conformance.backends.fault_extras.BLOCKED", 0.3)
     wrong = FaultyBackend(torch_backend, (fault,))
     assert set(broken(results(wrong, (probe,), Numbers(repeat=1, deadline=0.2)))) == clauses
+
+
+@pytest.mark.parametrize(("wrong", "made"), [("", 1), ("destroy-drops", 6)])
+def test_no_private_stream_outlives_its_experiment(wrong: str, made: int, torch_backend: Backend) -> None:
+    double.WRONG.add(wrong)
+    native: Any = torch_backend.ladder.native  # type: ignore[attr-defined]  # of the torch backend
+    results(torch_backend, ("stream-destroy",), Numbers(repeat=1, deadline=0.3))
+    # With the work lost each of three observations has its control, whose stream the experiment keeps.
+    assert len(native.made) == made
+    assert native.made == native.dropped
+
+
+@pytest.mark.parametrize(("fault", "where"), [("query-blocks-in-sync", "beside-sync"), ("query-stalls", "host-calls")])
+def test_a_query_that_is_slow_and_still_in_time_for_the_deadline_is_seen(
+    fault: str, where: str, torch_backend: Backend
+) -> None:
+    found = results(FaultyBackend(torch_backend, (fault,)), (where,))
+    assert broken(found) == {"EVT-QNB-1": {f"{where}[query]"}}
 
 
 def test_another_process_that_is_told_a_lie_is_found_out(

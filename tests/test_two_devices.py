@@ -5,7 +5,7 @@ from __future__ import annotations
 import _thread
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch_double as double
@@ -173,6 +173,13 @@ def test_with_one_device_nothing_is_judged_and_nothing_made(pair: Backend, monke
     }
     assert len(double.DEVICE.streams) == made
     assert alone.device().second is None
+
+
+def test_a_second_device_that_stays_busy_ends_the_use_of_both(pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair.far()._tokens, "drained", lambda streams: False)
+    result = run_one(pair, *case_of("to-far-wait-stream-query-default"), RunState(ONCE))
+    assert (result.verdict, pair.usable) == (Verdict.INCONCLUSIVE, False)
+    assert "an earlier program's work has not ended" in result.reason
 
 
 def test_a_second_device_that_does_not_work_is_a_capability_that_is_missing(

@@ -44,6 +44,10 @@ class Device:
         self._thread: threading.Thread | None = None
 
     def put(self, stream: Stream, run: Callable[[], object], ready: Callable[[], bool] = lambda: True) -> None:
+        if stream is DEFAULTS[stream.device_index] and "takes-legacy" not in WRONG:
+            for graph in (tied.graph for tied in self.streams if tied.blocking and tied.graph is not None):
+                graph.spoilt = True
+                raise AcceleratorError("operation would make the legacy stream depend on a capturing blocking stream")
         if stream.graph is not None:
             stream.graph.operations.append((run, ready))
             return
@@ -161,6 +165,9 @@ class Event:
         if self.graph is not None and "captured-query" not in WRONG:
             self.graph.spoilt = True
             raise AcceleratorError("operation not permitted on an event last recorded in a capturing stream")
+        for stream in list(DEVICE.streams):
+            if stream.graph is not None:
+                stream.graph.check_query()
         return bool(self.words[1] >= self.words[0]) or self.graph is not None
 
     def synchronize(self) -> None:
@@ -191,12 +198,27 @@ class Event:
         return event
 
 
+#: Whether the thread is bound by the modes of captures.
+MODES = threading.local()
+
+
 class Graph:
     """Operations of one capture."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, mode: int) -> None:
         self.operations: list[Any] = []
         self.streams, self.open, self.spoilt = {stream}, True, False
+        self.mode, self.owner = mode, threading.get_ident()
+
+    def check_query(self) -> None:
+        if getattr(MODES, "relaxed", False) and "modes-ignored" not in WRONG:
+            return
+        strict = self.mode == 0 or (
+            self.mode == 1 and (self.owner == threading.get_ident() or "modes-ignored" in WRONG)
+        )
+        if self.open and strict and "global-open" not in WRONG:
+            self.spoilt = True
+            raise AcceleratorError("operation not permitted when stream is capturing")
 
 
 class Tensor:
@@ -361,6 +383,8 @@ class Native:
 
     def __init__(self) -> None:
         self.graphs: dict[int, Graph] = {}
+        self.made: list[int] = []  # streams of the driver's that are not blocking, and those destroyed
+        self.dropped: list[int] = []
 
     def enter(self) -> None:
         """There is one context."""
@@ -390,6 +414,8 @@ class Native:
     def do_newstream(self, handle: Any, flags: Any) -> None:
         made = Stream()
         made.blocking = _value(flags) == 0
+        if not made.blocking:
+            self.made.append(made.cuda_stream)
         handle._obj.value = made.cuda_stream
 
     def do_host(self, handle: Any, function: Any, argument: Any) -> None:
@@ -399,6 +425,7 @@ class Native:
 
     def do_dropstream(self, handle: Any) -> None:
         stream = self._stream(handle)
+        self.dropped.append(stream.cuda_stream)
         if "destroy-waits" in WRONG:
             stream.synchronize()
         if "destroy-drops" in WRONG:
@@ -425,7 +452,11 @@ class Native:
 
     def do_capture(self, handle: Any, mode: Any) -> None:
         stream = self._stream(handle)
-        stream.graph = Graph(stream)
+        stream.graph = Graph(stream, _value(mode))
+
+    def do_exchange(self, mode: Any) -> None:
+        before, MODES.relaxed = getattr(MODES, "relaxed", False), mode._obj.value == 2
+        mode._obj.value = 2 if before else 0
 
     def do_endcapture(self, handle: Any, graph: Any) -> None:
         stream = self._stream(handle)

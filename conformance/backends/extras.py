@@ -6,13 +6,14 @@ session without it raises Unsupported with the call that is missing and why.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 
 from conformance.backends.api import Waiter
 from conformance.errors import Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from conformance.backends.api import Backend, Session
 
@@ -85,11 +86,21 @@ class Blocks(Protocol):
         ...
 
 
-class Graphs(Protocol):
-    """Capture of streams into one graph. The mode forbids nothing but what touches the capture itself."""
+#: Which threads a capture binds to what is safe beside any capture: every one, the one that began it, none.
+CaptureMode = Literal["global", "thread-local", "relaxed"]
 
-    def begin(self, stream: str) -> None:
-        """What is issued on the stream from now on goes into the graph."""
+
+class Graphs(Protocol):
+    """Capture of streams into one graph."""
+
+    def begin(self, stream: str, mode: CaptureMode = "relaxed") -> None:
+        """What is issued on the stream from now on goes into the graph. ``relaxed`` forbids nothing but what touches
+        the capture itself.
+        """
+        ...
+
+    def relaxed(self) -> AbstractContextManager[object]:
+        """The calling thread is not bound by the modes of captures for a block. Raises Unsupported without the call."""
         ...
 
     def end(self, stream: str) -> None:

@@ -28,8 +28,12 @@ if TYPE_CHECKING:
 
 #: Seconds by which `publishes-slowly` delays: above what is called soon, below any deadline.
 SLOW: Final = 0.03
+#: Seconds by which `data-trails` delays data.
+TRAIL: Final = 1e-3
 #: Seconds after which a call that blocks returns: above the deadline.
 BLOCKED: Final = 1.2
+#: Seconds that a slow query takes: above what is called at once, far below the deadline.
+STALL: Final = 0.2
 
 
 def extra_below(inner: Session, name: str) -> object:
@@ -243,6 +247,16 @@ class StreamSyncOverwaits(Through):
         return self.inner.start(call)
 
 
+class SyncWaitsForStream(Through):
+    text = "changes host synchronize alone: it synchronizes the stream that recorded the event"
+
+    def start(self, call: Sync | SyncStream | SyncDevice) -> Waiter:
+        """An event's is its stream's."""
+        if isinstance(call, Sync) and call.event in self.recorded:
+            call = SyncStream(stream=self.recorded[call.event])
+        return self.inner.start(call)
+
+
 class CompletionBeforeData(Through):
     text = "changes what the host reads: nothing, until it synchronized a stream or the device"
 
@@ -258,6 +272,20 @@ class CompletionBeforeData(Through):
         """Note it."""
         self._entered |= not isinstance(call, Sync)
         return self.inner.start(call)
+
+
+class DataTrails(Through):
+    text = "changes what the host reads: nothing, until a while after the data came"
+
+    def __init__(self, inner: Session, request: Request, clock: Clock) -> None:
+        super().__init__(inner, request, clock)
+        self._since: dict[str, float] = {}
+
+    def read(self, buffer: str) -> int:
+        """Zero until then."""
+        if not (value := self.inner.read(buffer)):
+            return 0
+        return value if self.clock.now() >= self._since.setdefault(buffer, self.clock.now()) + TRAIL else 0
 
 
 class DestroyBlocks(Through):
@@ -309,7 +337,9 @@ SESSIONS: Final[Mapping[str, type[Through]]] = {
     "stream-query-early": StreamQueryEarly,
     "stream-sync-early": StreamSyncEarly,
     "stream-sync-overwaits": StreamSyncOverwaits,
+    "sync-waits-for-stream": SyncWaitsForStream,
     "completion-before-data": CompletionBeforeData,
+    "data-trails": DataTrails,
     "destroy-blocks": DestroyBlocks,
     "elapsed-negative": ElapsedNegative,
     "elapsed-ignores-hold": ElapsedIgnoresHold,

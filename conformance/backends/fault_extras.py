@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from conformance.backends.calls import HelperPool, yield_interpreter
-from conformance.backends.fault_calls import BLOCKED, HeldCall, Through
+from conformance.backends.fault_calls import BLOCKED, STALL, HeldCall, Through
 from probes.program import DEFAULT_STREAM, Copy, DeviceOp, Gate, Record, Sync, SyncDevice, SyncStream, Wait, WaitStream
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ class _Blocking(Through):
         """Is a thread inside this call?"""
         return any(made == call and not waiter.returned for made, waiter in self._syncs)
 
-    def hold(self, condition: Callable[[], bool]) -> None:
-        """Stay in the call while it is so."""
+    def hold(self, condition: Callable[[], bool], most: float | None = None) -> None:
+        """Stay in the call while it is so, for ``most`` seconds."""
         began, polls = self.clock.now(), 0
-        while condition() and self.clock.now() - began < BLOCKED:
+        while condition() and self.clock.now() - began < (BLOCKED if most is None else most):
             self.clock.pause(polls)
             polls += 1
 
@@ -89,12 +89,37 @@ class CopyBlocksHost(_Blocking):
 
 
 class QueryBlocksInSync(_Blocking):
+    text = "query stays inside for a fifth of a second while another thread is in synchronize on the same event"
+
+    def query(self, event: str) -> bool:
+        """Hold it."""
+        self.hold(lambda: self.synced(Sync(event=event)), STALL)
+        return self.inner.query(event)
+
+
+class QueryHangsInSync(_Blocking):
     text = "query stays inside while another thread is in synchronize on the same event, or for a while"
 
     def query(self, event: str) -> bool:
         """Hold it."""
         self.hold(lambda: self.synced(Sync(event=event)))
         return self.inner.query(event)
+
+
+class QueryStalls(_Blocking):
+    text = "the first query of a program that finds its event pending comes back after a fifth of a second"
+
+    def __init__(self, inner: Session, request: Request, clock: Clock) -> None:
+        super().__init__(inner, request, clock)
+        self._stalled = False
+
+    def query(self, event: str) -> bool:
+        """Hold it, once."""
+        complete = self.inner.query(event)
+        if not complete and not self._stalled:
+            self._stalled = True
+            self.hold(lambda: True, STALL)
+        return complete
 
 
 class StreamQueryBlocksInSync(_Blocking):
@@ -104,6 +129,27 @@ class StreamQueryBlocksInSync(_Blocking):
         """Hold it."""
         self.hold(lambda: self.synced(SyncStream(stream=stream)))
         return self.inner.query_stream(stream)
+
+
+class RecordBlocksInSync(_Blocking):
+    text = "the call that records stays inside while another thread is in synchronize on its stream, or for a while"
+
+    def issue(self, op: DeviceOp) -> None:
+        """Hold it."""
+        if isinstance(op, Record):
+            self.hold(lambda: self.synced(SyncStream(stream=op.stream)))
+        super().issue(op)
+
+
+class WaitBlocksInSync(_Blocking):
+    text = "the call that waits stays inside while another thread synchronizes on the awaited stream, or for a while"
+
+    def issue(self, op: DeviceOp) -> None:
+        """Hold it."""
+        if isinstance(op, (Wait, WaitStream)):
+            other = op.other if isinstance(op, WaitStream) else self.recorded.get(op.event, "")
+            self.hold(lambda: self.synced(SyncStream(stream=other)))
+        super().issue(op)
 
 
 class _Busy(HeldCall):
@@ -142,7 +188,7 @@ class BlockingSpins(Through):
         return waiter
 
 
-class _Wrapped:
+class Wrapped:
     """What an experiment was given, with some calls replaced."""
 
     def __init__(self, inner: Any, session: Any) -> None:
@@ -152,11 +198,11 @@ class _Wrapped:
         return getattr(self.inner, name)
 
 
-class _Wrapping(Through):
+class Wrapping(Through):
     """Gives one extra wrapped."""
 
     name: str
-    wrapper: type[_Wrapped]
+    wrapper: type[Wrapped]
 
     def extra(self, name: str) -> object:
         """Wrapped if it is the one, or the one across devices."""
@@ -164,7 +210,7 @@ class _Wrapping(Through):
         return self.wrapper(made, self) if name.startswith(self.name) else made
 
 
-class _LargeElsewhere(_Wrapped):
+class _LargeElsewhere(Wrapped):
     def make(self, name: str, size: int, *, stored: bool = False) -> None:
         """Keep the size in mind."""
         self.inner.make(name, size, stored=stored)
@@ -187,7 +233,7 @@ class _LargeElsewhere(_Wrapped):
         return there
 
 
-class LargeCopyNotCaptured(_Wrapping):
+class LargeCopyNotCaptured(Wrapping):
     text = "queues a large copy to the host behind the record that should have taken it in"
     name, wrapper = "block-copies", _LargeElsewhere
     opened = False
@@ -198,7 +244,7 @@ class LargeCopyNotCaptured(_Wrapping):
         self.inner.open(gate)
 
 
-class _StoresLate(_Wrapped):
+class _StoresLate(Wrapped):
     stored = False
 
     def store(self, stream: str, name: str, value: int) -> None:
@@ -211,7 +257,7 @@ class _StoresLate(_Wrapped):
         return (self.session.entered or not self.stored) and self.inner.holds(name, value)
 
 
-class KernelStoreLate(_Wrapping):
+class KernelStoreLate(Wrapping):
     text = "changes what the host finds of a kernel's stores: nothing, until it synchronized a stream or the device"
     name, wrapper = "block-copies", _StoresLate
     entered = False
@@ -222,7 +268,7 @@ class KernelStoreLate(_Wrapping):
         return self.inner.start(call)
 
 
-class _Named(_Wrapped):
+class Named(Wrapped):
     def call(self, thread: str, function: Callable[[], object]) -> Any:
         """Let the fault know which thread calls."""
 
@@ -237,9 +283,9 @@ class _Named(_Wrapped):
         return self.inner.call(thread, named)
 
 
-class RecordsThreadLocal(_Wrapping):
+class RecordsThreadLocal(Wrapping):
     text = "query in a thread that did not record the event says that it is complete"
-    name, wrapper = "threads", _Named
+    name, wrapper = "threads", Named
 
     def __init__(self, inner: Session, request: Request, clock: Clock) -> None:
         super().__init__(inner, request, clock)
@@ -258,7 +304,28 @@ class RecordsThreadLocal(_Wrapping):
         return self._recorders.get(event, here) != here or self.inner.query(event)
 
 
-class _Shared(_Wrapped):
+class RecordsMixed(Wrapping):
+    text = "queues a record that follows one of another thread on that one's stream"
+    name, wrapper = "threads", Named
+
+    def __init__(self, inner: Session, request: Request, clock: Clock) -> None:
+        super().__init__(inner, request, clock)
+        self.here = threading.local()
+        self._lock = threading.Lock()
+        self._last = ("", "")
+
+    def issue(self, op: DeviceOp) -> None:
+        """Elsewhere, if a thread other than the last one records."""
+        if isinstance(op, Record):
+            thread = getattr(self.here, "thread", "")
+            with self._lock:
+                (before, stream), self._last = self._last, (thread, op.stream)
+            if before not in ("", thread):
+                op = Record(stream=stream, event=op.event)
+        super().issue(op)
+
+
+class _Shared(Wrapped):
     stream = DEFAULT_STREAM
 
     def enter(self, stream: str | None) -> None:
@@ -270,64 +337,18 @@ class _Shared(_Wrapped):
         self.session.inner.issue(Copy(stream=self.stream, source=source, target=target))
 
 
-class CurrentStreamShared(_Wrapping):
+class CurrentStreamShared(Wrapping):
     text = "a thread's current stream is every thread's"
     name, wrapper = "current-stream", _Shared
 
 
-class _Watched(_Wrapped):
-    def begin(self, stream: str) -> None:
-        """Let the fault know what is captured."""
-        self.session.captured_streams.add(stream)
-        self.inner.begin(stream)
-
-    def end(self, stream: str) -> None:
-        """It ends."""
-        self.session.captured_streams.clear()
-        self.inner.end(stream)
-
-
-class _Capturing(_Wrapping):
-    name, wrapper = "graph-capture", _Watched
-
-    def __init__(self, inner: Session, request: Request, clock: Clock) -> None:
-        super().__init__(inner, request, clock)
-        self.captured_streams: set[str] = set()
-        self.captured: set[str] = set()  # events whose last record lies in a capture
-
-    def issue(self, op: DeviceOp) -> None:
-        """Follow the capture."""
-        if isinstance(op, Record):
-            (self.captured.add if op.stream in self.captured_streams else self.captured.discard)(op.event)
-        elif isinstance(op, Wait) and self.captured_streams and op.event in self.captured:
-            self.captured_streams.add(op.stream)
-        super().issue(op)
-
-
-class CapturedQuerySucceeds(_Capturing):
-    text = "query of an event that was recorded in a capture says that it is complete"
-
-    def query(self, event: str) -> bool:
-        """The device is not asked."""
-        return event in self.captured or self.inner.query(event)
-
-
-class CaptureTakesOutsideWait(_Capturing):
-    text = "leaves out a captured stream's wait for an event outside the capture"
-
-    def issue(self, op: DeviceOp) -> None:
-        """Leave it out."""
-        if not (isinstance(op, Wait) and op.stream in self.captured_streams and op.event not in self.captured):
-            super().issue(op)
-
-
-class _Lying(_Wrapped):
+class _Lying(Wrapped):
     def share(self, event: str) -> object:
         """The event there is not what it is here."""
         return _Complete(self.inner.share(event), self.session)
 
 
-class _Complete(_Wrapped):
+class _Complete(Wrapped):
     def query(self) -> bool:
         """Yes."""
         return True
@@ -341,12 +362,12 @@ class _Complete(_Wrapped):
         self.inner.queue(token, behind=False)
 
 
-class IpcAlwaysComplete(_Wrapping):
+class IpcAlwaysComplete(Wrapping):
     text = "another process takes a shared event for complete: query, synchronize and device waits"
     name, wrapper = "ipc-events", _Lying
 
 
-class _Slow(_Wrapped):
+class _Slow(Wrapped):
     def destroy(self, stream: str) -> None:
         """Stay in the call while the stream is held."""
         self.session.hold(lambda: self.session.held(stream))
@@ -362,7 +383,7 @@ class StreamDestroyBlocks(_Blocking):
         return _Slow(made, self) if name == "private-streams" else made
 
 
-class _Dropping(_Wrapped):
+class _Dropping(Wrapped):
     def copy(self, stream: str, source: str, target: str) -> None:
         """Kept in the host, so that it can be lost."""
         self.session.kept[stream] = lambda: self.inner.copy(stream, source, target)
@@ -373,7 +394,7 @@ class _Dropping(_Wrapped):
         self.inner.destroy(stream)
 
 
-class StreamDestroyDropsWork(_Wrapping):
+class StreamDestroyDropsWork(Wrapping):
     text = "copies of a stream that was destroyed meanwhile are never queued"
     name, wrapper = "private-streams", _Dropping
 
@@ -394,14 +415,17 @@ SESSIONS: Final[Mapping[str, type[Through]]] = {
     "wait-blocks-host": WaitBlocksHost,
     "copy-blocks-host": CopyBlocksHost,
     "query-blocks-in-sync": QueryBlocksInSync,
+    "query-hangs-in-sync": QueryHangsInSync,
+    "query-stalls": QueryStalls,
     "stream-query-blocks-in-sync": StreamQueryBlocksInSync,
+    "record-blocks-in-sync": RecordBlocksInSync,
+    "wait-blocks-in-sync": WaitBlocksInSync,
     "blocking-spins": BlockingSpins,
     "large-copy-not-captured": LargeCopyNotCaptured,
     "kernel-store-late": KernelStoreLate,
     "records-thread-local": RecordsThreadLocal,
+    "records-mixed": RecordsMixed,
     "current-stream-shared": CurrentStreamShared,
-    "captured-query-succeeds": CapturedQuerySucceeds,
-    "capture-takes-outside-wait": CaptureTakesOutsideWait,
     "ipc-always-complete": IpcAlwaysComplete,
     "stream-destroy-blocks": StreamDestroyBlocks,
     "stream-destroy-drops-work": StreamDestroyDropsWork,

@@ -17,6 +17,7 @@ from conformance.backends.api import Backend, Clock, DeviceInfo, GateKind, Opini
 from conformance.backends.fault_across import SESSIONS as ACROSS
 from conformance.backends.fault_calls import SESSIONS as CALLS
 from conformance.backends.fault_calls import HeldCall, Through, extra_below
+from conformance.backends.fault_captures import SESSIONS as CAPTURES
 from conformance.backends.fault_extras import SESSIONS as EXTRAS
 from conformance.backends.fault_operations import SESSIONS as OPERATIONS
 from conformance.errors import Unsupported, UsageError, unknown_name
@@ -37,7 +38,7 @@ from probes.program import (
 )
 
 #: Faults that are sessions of their own.
-SESSIONS: Final[Mapping[str, type[Through]]] = {**CALLS, **OPERATIONS, **EXTRAS, **ACROSS}
+SESSIONS: Final[Mapping[str, type[Through]]] = {**CALLS, **OPERATIONS, **EXTRAS, **CAPTURES, **ACROSS}
 
 #: What each fault delays or changes, for ``explain`` and reports.
 FAULTS: Final[Mapping[str, str]] = {

@@ -33,6 +33,7 @@ _ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         # The second version takes the mode; the first is another function.
         "capture": ("StreamBeginCapture_v2",),
         "endcapture": ("StreamEndCapture",),
+        "exchange": ("ThreadExchangeStreamCaptureMode",),
         "instantiate": ("GraphInstantiateWithFlags",),
         "launchgraph": ("GraphLaunch",),
         "dropexec": ("GraphExecDestroy",),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from conformance.experiments import capture, host_calls, other_process, threads, visibility, waiting
+from conformance.experiments import capture, capture_mode, host_calls, other_process, threads, visibility, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -37,6 +37,7 @@ EXPERIMENTS: Final[Mapping[str, Experiment]] = MappingProxyType(
         "threads-at-once": Experiment(run=threads.at_once),
         "current-stream": Experiment(run=threads.current_stream),
         "capture-refused": Experiment(run=capture.refused, most=5),
+        "capture-mode": Experiment(run=capture_mode.capture_mode, most=5),
         "replayed": Experiment(run=capture.replayed),
         "shared": Experiment(run=other_process.shared, most=5),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from conformance.backends.api import EventFlags, Request
@@ -155,14 +156,21 @@ class Bench:
         """Let time pass."""
         self.until(lambda: False, seconds)
 
-    def returns(self, call: TimedCall) -> bool:
-        """Did a call that must not block return by the deadline? One that holds the interpreter is told by its own
-        time. Raises what the call raised.
+    def limit(self, clause: str) -> float:
+        """Seconds from which a call is too slow for a clause: a query is to answer at once, the others by the
+        deadline.
         """
-        came = self.until(lambda: call.returned, self.numbers.deadline) is not None
-        if came and call.error is not None:
+        return self.numbers.at_once if clause == "EVT-QNB-1" else self.numbers.deadline
+
+    def took(self, call: TimedCall) -> float:
+        """Seconds that a call that must not block took by its own clock, since it may have held the interpreter;
+        infinite if it has not returned by the deadline. Raises what the call raised.
+        """
+        if self.until(lambda: call.returned, self.numbers.deadline) is None:
+            return inf
+        if call.error is not None:
             raise call.error
-        return came and call.seconds < self.numbers.deadline
+        return call.seconds
 
     def control(self, on_time: float | None) -> bool:
         """Take a control in: its seconds, None if it did not do what it must. True if it did."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from conformance.backends.api import EventFlags
 from conformance.backends.extras import graphs_of
 from conformance.experiments.bench import EXPIRED, failed, held, raised, unclear
-from probes.program import Copy, Fill, Gate, Record, Sync, SyncStream, Wait
+from probes.program import DEFAULT_STREAM, Copy, Fill, Gate, Record, Sync, SyncStream, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,28 +24,33 @@ if TYPE_CHECKING:
 HUNG: Final = "it does not return"
 #: What the captured step copies to the host, and what lies there before.
 TOKEN: Final = 5
+#: A stream that the default stream orders.
+TIED: Final = "blockingS"
 BEFORE: Final = 9
 
 
 def refused(bench: Bench) -> Iterator[Statement]:
     """One call that a capture forbids; around it the same call on what is not captured, which must be accepted."""
     (clause,) = bench.case.clauses
-    with bench.session(streams=("S", "T"), events=("e", "k", "d", "outside"), buffers=("x", "h", "y", "hy")) as session:
+    legacy = bench.choice("call") == "legacy-beside"
+    main = TIED if legacy else "S"
+    streams = ("S", "T", *((TIED, DEFAULT_STREAM) if legacy else ()))
+    with bench.session(streams=streams, events=("e", "k", "d", "outside"), buffers=("x", "h", "y", "hy")) as session:
         graphs = graphs_of(bench.backend, session)
         session.issue(Record(stream="T", event="outside"))
         if not bench.control(bench.until(lambda: session.query("outside"))):
             yield unclear(clause, "control: an event outside the capture is not complete")
             return
-        graphs.begin("S")
+        graphs.begin(main)
         try:
-            session.issue(Fill(stream="S", buffer="x", value=TOKEN))
-            session.issue(Copy(stream="S", source="x", target="h"))
-            session.issue(Record(stream="S", event="e"))
+            session.issue(Fill(stream=main, buffer="x", value=TOKEN))
+            session.issue(Copy(stream=main, source="x", target="h"))
+            session.issue(Record(stream=main, event="e"))
             bench.control(0.0 if session.query("outside") else None)
             answer = None if bench.choice("call") == "query-after-end" else _answer(bench, session)
         finally:
             # A capture that refused something is spoilt, and says so here once more.
-            _error(bench, lambda: graphs.end("S"))
+            _error(bench, lambda: graphs.end(main))
         if bench.choice("call") == "query-after-end":
             # Never launched, so what the event stands for has not run: any answer but yes will do.
             answer = _answer(bench, session)
@@ -81,6 +86,10 @@ def _answer(bench: Bench, session: Session) -> str | None:
         behind = (Wait(stream="S", event="outside"), Fill(stream="S", buffer="x", value=TOKEN))
         error = next(filter(None, (_error(bench, partial(session.issue, op)) for op in behind)), None)
         return None if error is not None else "the wait is queued"
+    if call == "legacy-beside":
+        beside = (Record(stream=DEFAULT_STREAM, event="k"), Fill(stream=DEFAULT_STREAM, buffer="y", value=TOKEN))
+        error = next(filter(None, (_error(bench, partial(session.issue, op)) for op in beside)), None)
+        return None if error is not None else "a record and a fill are queued"
     waiter = session.start(Sync(event="e") if call == "synchronize" else SyncStream(stream="S"))
     if bench.until(lambda: waiter.returned) is None:
         return HUNG
@@ -90,16 +99,21 @@ def _answer(bench: Bench, session: Session) -> str | None:
 def _honest(bench: Bench) -> float | None:
     """Is the same call right outside a capture, behind a closed gate? None if it is not."""
     call = bench.choice("call")
-    with bench.session(streams=("S", "T", "U"), events=("e",), gates=("g",), buffers=("y", "hy", "u", "hu")) as session:
-        session.issue(Gate(stream="S", gate="g"))
-        session.issue(Record(stream="S", event="e"))
+    # Behind the gate is what waits for its event, or the default stream, which waits for streams that are tied to it.
+    gated, behind = (TIED, DEFAULT_STREAM) if call == "legacy-beside" else ("S", "T")
+    with bench.session(
+        streams=(gated, behind, "U"), events=("e",), gates=("g",), buffers=("y", "hy", "u", "hu")
+    ) as session:
+        session.issue(Gate(stream=gated, gate="g"))
+        session.issue(Record(stream=gated, event="e"))
         if call in ("query", "query-after-end"):
             wrong = bench.slips(lambda: session.query("e"))
         elif call == "query-stream":
             wrong = bench.slips(lambda: session.query_stream("S"))
-        elif call == "wait-outside":
-            session.issue(Wait(stream="T", event="e"))
-            for stream, source, target in (("T", "y", "hy"), ("U", "u", "hu")):
+        elif call in ("wait-outside", "legacy-beside"):
+            if call == "wait-outside":
+                session.issue(Wait(stream=behind, event="e"))
+            for stream, source, target in ((behind, "y", "hy"), ("U", "u", "hu")):
                 session.issue(Fill(stream=stream, buffer=source, value=TOKEN))
                 session.issue(Copy(stream=stream, source=source, target=target))
             # That nothing arrives behind the wait counts only where it arrives without one.

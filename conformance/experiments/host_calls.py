@@ -40,31 +40,41 @@ PENDING: Final = ("wait", "query", "destroy")
 def behind_gate(bench: Bench) -> Iterator[Statement]:
     """One call while a gate is closed."""
     (clause,) = bench.case.clauses
-    blocked, why = _made(bench, bench.choice("call"))
-    if blocked:
-        yield failed(clause, "the call does not return while the gate is closed", repeat=True)
+    took, why = _made(bench, bench.choice("call"))
+    if why:
+        yield unclear(clause, why)
+    elif took >= bench.limit(clause):
+        yield failed(clause, f"the call does not return {_while(bench, clause)} the gate is closed", repeat=True)
     else:
-        yield held(clause) if not why else unclear(clause, why)
+        yield held(clause)
 
 
 def beside_sync(bench: Bench) -> Iterator[Statement]:
     """One call while a gate is closed and another thread is inside synchronize; the control is the same without it."""
     call = bench.choice("call")
     alone, why = _made(bench, call)
-    blocked = False
-    if bench.control(None if alone or why else 0.0):
-        blocked, why = _made(bench, call, synchronize=True)
-    elif alone:
+    took = 0.0
+    slow = alone >= min(map(bench.limit, bench.case.clauses))
+    if bench.control(None if slow or why else 0.0):
+        took, why = _made(bench, call, synchronize=True)
+    elif slow and not why:
         why = "control: the call blocks without another thread too"
     for clause in bench.case.clauses:
-        if blocked:
-            yield failed(clause, "the call does not return while another thread is in synchronize", repeat=True)
+        if why:
+            yield unclear(clause, why)
+        elif took >= bench.limit(clause):
+            where = f"{_while(bench, clause)} another thread is in synchronize"
+            yield failed(clause, f"the call does not return {where}", repeat=True)
         else:
-            yield held(clause) if not why else unclear(clause, why)
+            yield held(clause)
 
 
-def _made(bench: Bench, name: str, *, synchronize: bool = False) -> tuple[bool, str]:
-    """Make the call: (did it block?, why that says nothing)."""
+def _while(bench: Bench, clause: str) -> str:
+    return f"within {bench.limit(clause):g} s while"
+
+
+def _made(bench: Bench, name: str, *, synchronize: bool = False) -> tuple[float, str]:
+    """Make the call: (seconds that it took, infinite by the deadline; why that says nothing)."""
     clock = bench.backend.clock
     with bench.session(streams=("S", "T"), events=("e", "f"), gates=("g",), buffers=("x", "y", "h")) as session:
         threads = threads_of(bench.backend, session)
@@ -79,11 +89,11 @@ def _made(bench: Bench, name: str, *, synchronize: bool = False) -> tuple[bool, 
             waiter = session.start(Sync(event="e") if name == "query" else SyncStream(stream="S"))
             if bench.slips(partial(_returned, waiter)):
                 raised(waiter)
-                return False, "control: synchronize returned behind the gate"
+                return 0.0, "control: synchronize returned behind the gate"
         began = clock.now()
         call = threads.call("caller", lambda: CALLS[name](session))
-        came = bench.returns(call)
-        seconds, ended = clock.now() - began, session.ended("g")
+        took = bench.took(call)
+        came, seconds, ended = took < bench.numbers.deadline, clock.now() - began, session.ended("g")
         bench.note(f"{name}, gate closed" + (", a thread in synchronize" if waiter else ""), returned=came)
         if came and waiter is None:
             # Only now, so that what synchronize locks does not disturb the call.
@@ -93,11 +103,11 @@ def _made(bench: Bench, name: str, *, synchronize: bool = False) -> tuple[bool, 
         back = waiter is None or bench.until(partial(_returned, waiter)) is not None
         bench.note("open g", returned=back and bench.until(lambda: call.returned) is not None, seconds=seconds)
         if not came:
-            return True, ""
+            return took, ""
         bench.control(0.0 if waits and back else None)
         if ended:
-            return False, EXPIRED
-        return False, "" if waits and back else "control: synchronize is not held by the gate"
+            return took, EXPIRED
+        return took, "" if waits and back else "control: synchronize is not held by the gate"
 
 
 def _returned(call: Waiter) -> bool:
@@ -137,7 +147,7 @@ def _destroyed(bench: Bench, *, destroy: bool) -> tuple[bool, bool, str]:
         session.issue(Gate(stream="P", gate="g"))
         private.copy("P", "x", "h")
         call = threads.call("caller", (lambda: private.destroy("P")) if destroy else (lambda: None))
-        came = bench.returns(call)
+        came = bench.took(call) < bench.numbers.deadline
         early, ended = bench.slips(lambda: session.read("h") == TOKEN), session.ended("g")
         bench.note("destroy stream P" if destroy else "(kept)", returned=came, buffers={"h": session.read("h")})
         session.open("g")

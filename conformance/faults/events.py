@@ -93,6 +93,14 @@ FAULTS: Final = (
         form="next-wait",
     ),
     fault(
+        "sync-waits-for-stream",
+        "synchronize on an event waits for all that its stream was given",
+        "EVT-INDEP-3",
+        "EVT-FLAG-1",  # over a real device it is the stream's call, which has no such flag
+        outcome="enable",
+        form="idle",
+    ),
+    fault(
         "deferred-record",
         "a record takes effect late and captures later work",
         "EVT-INDEP-1",
@@ -175,7 +183,8 @@ FAULTS: Final = (
         outcome="ineffective",
         form="never",
     ),
-    fault("query-flickers", "query of a complete event alternates", "EVT-MONO-1"),
+    # Over a device in real time the query right after a synchronize may be the one that says no.
+    fault("query-flickers", "query of a complete event alternates", "EVT-MONO-1", "EVT-AGREE-1"),
     fault("sync-noop", "synchronize returns at once", "EVT-SYNC-1", "EVT-REREC-1 MEM-VIS-1", outcome="undecided"),
     fault("never-recorded-pends", "an unrecorded event is not complete", "EVT-NEVER-1"),
     fault("never-recorded-blocks", "a wait on an unrecorded event blocks its stream", "EVT-NEVER-2"),
@@ -201,6 +210,13 @@ FAULTS: Final = (
     fault(
         "completion-before-data",
         "an event is complete before its data is visible",
+        "MEM-VIS-1",
+        "MEM-VIS-2",
+        outcome="undecided",
+    ),
+    fault(
+        "data-trails",
+        "data is visible a while after its event is complete",
         "MEM-VIS-1",
         "MEM-VIS-2",
         outcome="undecided",

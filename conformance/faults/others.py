@@ -41,7 +41,9 @@ FAULTS: Final = (
     fault("publishes-slowly", "with later work behind it an event is seen a while after it was done", "EVT-LAG-1"),
     fault("record-takes-in-all", "a record takes in what every stream was given before", "STM-CONC-2"),
     fault("stream-sync-early", "stream synchronize returns at once", "STM-SYNC-1"),
-    fault("query-blocks-in-sync", "query waits while another thread is inside synchronize", "EVT-QNB-1", "THR-2"),
+    fault("query-blocks-in-sync", "query takes a while if another thread is inside synchronize", "EVT-QNB-1"),
+    fault("query-hangs-in-sync", "query waits while another thread is inside synchronize", "THR-2", "EVT-QNB-1"),
+    fault("query-stalls", "the first query that finds its event pending takes a while", "EVT-QNB-1"),
     fault("blocking-spins", "synchronize on an event with the blocking flag spins", "EVT-FLAG-1"),
     # Two devices.
     fault(
@@ -139,9 +141,16 @@ FAULTS: Final = (
     fault("elapsed-ignores-hold", "the time between two events leaves out what was held between them", "TIM-BRK-1"),
     # Captures, processes, threads.
     fault("captured-query-succeeds", "a captured event and a capturing stream can be asked", "CAP-1"),
+    fault("captured-sync-returns", "synchronize on a captured event or a capturing stream returns", "CAP-1"),
     fault("capture-takes-outside-wait", "a capture takes in a wait for an event recorded outside", "CAP-2"),
+    fault("capture-takes-legacy", "the default stream can be used while a blocking stream is captured", "CAP-2"),
+    fault("capture-mode-ignored", "a capture of any mode forbids queries of other threads", "CAP-3"),
+    fault("capture-global-open", "a capture of global mode does not forbid a query of another thread", "CAP-3"),
     fault("ipc-always-complete", "an event imported from another process is always complete", "EVT-IPC-1"),
     fault("records-thread-local", "a record is known to the thread that made it", "THR-1"),
     fault("current-stream-shared", "threads share one current stream", "THR-1"),
+    fault("records-mixed", "a record right after another thread's goes to that one's stream", "THR-1"),
     fault("stream-query-blocks-in-sync", "stream query waits while another thread synchronizes", "THR-2"),
+    fault("record-blocks-in-sync", "a record waits while another thread synchronizes on its stream", "THR-2"),
+    fault("wait-blocks-in-sync", "a wait waits while another thread synchronizes on the awaited stream", "THR-2"),
 )

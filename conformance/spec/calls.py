@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _NO_ELAPSED: Final = "profiling gives the times of one command; no call gives the time between two events"
 _NO_CAPTURE: Final = "the core of OpenCL captures nothing; command buffers are an extension"
 _NO_GENERIC_CAPTURE: Final = "torch's generic surface captures nothing"
+_HIP_CAPTURE: Final = "the document begins with HIP 7.0, and speaks of global mode: captures here are relaxed too"
 _COMPATIBLE: Final = "no public text; rests on stated compatibility"
 
 #: In the order in which reports list them.
@@ -66,7 +67,7 @@ CLAUSES: Final[tuple[Clause, ...]] = (
         "raise an error.",
         "The call comes back with success.",
         cuda=must(at.C_CAP),
-        hip=must(at.H_CAP, note="from HIP 7.0 on; earlier versions differ"),
+        hip=should(at.H_CAP, basis=Basis.DOCUMENT, note=_HIP_CAPTURE),
         musa=should(at.C_CAP, basis=Basis.COMPATIBILITY, note=_COMPATIBLE),
         torch=absent(_NO_GENERIC_CAPTURE),
         opencl=absent(_NO_CAPTURE),
@@ -78,10 +79,23 @@ CLAUSES: Final[tuple[Clause, ...]] = (
         "stream cannot be used beside it.",
         "The call comes back with success.",
         cuda=must(at.C_CAP, at.T_CAP, note="events that torch makes as external are exempt"),
-        hip=must(at.H_CAP, note="from HIP 7.0 on; earlier versions differ"),
+        hip=should(at.H_CAP, basis=Basis.DOCUMENT, note=_HIP_CAPTURE),
         musa=should(at.C_CAP, basis=Basis.COMPATIBILITY, note=_COMPATIBLE),
         torch=absent(_NO_GENERIC_CAPTURE),
         opencl=absent(_NO_CAPTURE),
+    ),
+    define(
+        "CAP-3",
+        "The mode of a capture says which threads it binds",
+        "While a capture in global mode is under way, another thread's query of an event from before it is an error. It "
+        "answers, and the capture stays whole, if the capture is thread-local or relaxed, or the thread is.",
+        "In global mode the query answers; or in another one it is an error, or the capture is spoilt.",
+        cuda=should(at.C_CTM, basis=Basis.DOCUMENT, note="that a query is among the calls that are unsafe is not said"),
+        hip=should(at.H_CAP, basis=Basis.DOCUMENT, note="the error of global mode is described from HIP 7.0 on"),
+        musa=should(at.C_CTM, basis=Basis.COMPATIBILITY, note=_COMPATIBLE),
+        torch=absent(_NO_GENERIC_CAPTURE),
+        opencl=absent(_NO_CAPTURE),
+        reference=REFERENCE_OBSERVED,
     ),
     define(
         "THR-1",

@@ -42,6 +42,7 @@ C_EXM1: Final = Source(document=_CCCL, place="Execution model, CUDA APIs")
 C_EXM4: Final = Source(document=_CCCL, place="Execution model, example Stream.0")
 #: The header driver_types.h beside it holds the error codes of the same rules.
 C_CAP: Final = Source(document=_CUDA_GUIDE_OLD, place="CUDA Graphs, Stream Capture, Prohibited Operations")
+C_CTM: Final = Source(document=_CUDA_RT, place="Stream Management, cudaThreadExchangeStreamCaptureMode")
 C_OLD1: Final = Source(document=_CUDA_GUIDE_OLD, place="Asynchronous Concurrent Execution, Events, on stream zero")
 C_ELA: Final = Source(document=_CUDA_RT, place="Event Management, cudaEventElapsedTime")
 C_IPC: Final = Source(document=_CUDA_RT, place="Device Management, cudaIpcGetEventHandle and cudaIpcOpenEventHandle")

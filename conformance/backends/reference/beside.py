@@ -2,27 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from conformance.backends.reference import ReferenceSession, _VirtualCall
 from conformance.backends.reference.device import Device
 from conformance.errors import DeviceError
-from probes.program import DEFAULT_STREAM, Copy, DeviceOp, Fill, Record, Sync, SyncDevice, SyncStream, Wait, WaitStream
+from probes.program import (
+    DEFAULT_STREAM,
+    Copy,
+    DeviceOp,
+    Fill,
+    Record,
+    Sync,
+    SyncDevice,
+    SyncStream,
+    Wait,
+    WaitStream,
+    is_blocking_stream,
+)
 
 if TYPE_CHECKING:
     from conformance.backends.api import Request
+    from conformance.backends.extras import CaptureMode
     from conformance.backends.reference import VirtualClock
 
 #: Bytes from which a copy takes an engine of its own under one fault, and what such an engine does a second.
 LARGE: Final = 65536
 BANDWIDTH: Final = 1e10
+#: Seconds that a slow query takes: more than is called at once, far below the deadline.
+STALL: Final = 0.2
+#: Seconds that a hung call takes: more than the deadline, less than a gate holds.
+HUNG: Final = 1.2
+
+
+def _stalls_once(device: Device, in_sync: bool, pending: bool) -> float:
+    first, device.asked_pending = pending and not device.asked_pending, device.asked_pending or pending
+    return STALL if first else 0.0
+
 
 #: The faults of experiments, as in `conformance.backends.reference.faults`.
 FAULTS: Final[dict[str, dict[str, Any]]] = {
     "blocking-spins": {"spins": lambda device, event, blocking: True},
     "copy-blocks-host": {"copy_blocks": lambda device, op: not device.stream_done(op.stream)},
-    "query-blocks-in-sync": {"query_blocks": lambda device, in_sync: in_sync},
+    "query-blocks-in-sync": {"query_takes": lambda device, in_sync, pending: STALL if in_sync else 0.0},
+    "query-hangs-in-sync": {"query_takes": lambda device, in_sync, pending: HUNG if in_sync else 0.0},
+    "query-stalls": {"query_takes": _stalls_once},
+    "record-blocks-in-sync": {"record_blocks_in_sync": lambda device: True},
+    "wait-blocks-in-sync": {"wait_blocks_in_sync": lambda device: True},
+    "records-mixed": {"mixes_records": lambda device: True},
+    "captured-sync-returns": {"refuses_synchronize": lambda device: False},
     "stream-query-blocks-in-sync": {"stream_query_blocks": lambda device, in_sync: in_sync},
     "stream-destroy-blocks": {"stream_destroy_blocks": lambda device, pending: pending},
     "stream-destroy-drops-work": {"stream_destroy_drops": lambda device: True},
@@ -31,6 +61,9 @@ FAULTS: Final[dict[str, dict[str, Any]]] = {
     "large-copy-not-captured": {"arrives_after": lambda device, size: size / BANDWIDTH if size >= LARGE else 0.0},
     "kernel-store-late": {"stores_visible": lambda device: device.flushed > 0},
     "captured-query-succeeds": {"refuses_query": lambda device: False},
+    "capture-takes-legacy": {"refuses_legacy": lambda device: False},
+    "capture-mode-ignored": {"forbids_query": lambda device, mode, owner: owner != device.thread},
+    "capture-global-open": {"forbids_query": lambda device, mode, owner: False},
     "capture-takes-outside-wait": {"refuses_outside_wait": lambda device: False},
     "ipc-always-complete": {"imported_complete": lambda device: True},
 }
@@ -71,11 +104,11 @@ class _Call(_VirtualCall):
 
 
 class _Refusal:
-    """A synchronize that was refused."""
+    """A synchronize that was refused, or should have been."""
 
     returned, seconds, cpu = True, 0.0, 0.0
 
-    def __init__(self, error: Refused) -> None:
+    def __init__(self, error: Refused | None) -> None:
         self.error: BaseException | None = error
 
 
@@ -104,6 +137,7 @@ class BesideSession(ReferenceSession):
         self.device = device
         self.graph: VirtualGraphs | None = None
         self._recorder: dict[str, str] = {}
+        self._last_record = ("", "")  # its thread and stream
         self._syncs: list[_Call] = []
 
     def extra(self, name: str) -> object:
@@ -126,15 +160,35 @@ class BesideSession(ReferenceSession):
         if isinstance(op, Copy):
             self.device._block(lambda: self.device.copy_blocks(op))
         elif isinstance(op, Record):
-            self._recorder[op.event] = self.device.thread
+            op = self._recorded(op)
+            if self.device.record_blocks_in_sync():
+                self._while_synced(op.stream)
+        elif isinstance(op, (Wait, WaitStream)) and self.device.wait_blocks_in_sync():
+            bound = self.device.current.get(op.event) if isinstance(op, Wait) else None
+            self._while_synced(op.other if isinstance(op, WaitStream) else bound.stream if bound else "")
         super().issue(op)
+
+    def _recorded(self, op: Record) -> Record:
+        """Note who records, and where; the operation as the device takes it."""
+        thread, (before, stream) = self.device.thread, self._last_record
+        self._recorder[op.event], self._last_record = thread, (thread, op.stream)
+        mixed = before not in ("", thread) and self.device.mixes_records()
+        return Record(stream=stream, event=op.event) if mixed else op
+
+    def _while_synced(self, stream: str) -> None:
+        self.device._block(lambda: self._in_sync(SyncStream(stream=stream)))
 
     def query(self, event: str) -> bool:
         """Ask the event."""
         if self.graph is not None and event in self.graph.captured:
             self.graph.refuse(f"event {event} was recorded in a capture")
             return True
-        self.device._block(lambda: self.device.query_blocks(self._in_sync(Sync(event=event))))
+        open_graph = self.graph if self.graph is not None and self.graph.streams else None
+        if open_graph is not None and self.device.forbids_query(open_graph.mode, open_graph.owner):
+            open_graph.refuse(f"query of event {event} beside a capture in mode {open_graph.mode}", always=True)
+        self.device.advance(
+            self.device.query_takes(self._in_sync(Sync(event=event)), not Device.query(self.device, event))
+        )
         if event in self._recorder and self.device.recorded_elsewhere(self._recorder[event]):
             return True
         return super().query(event)
@@ -154,7 +208,8 @@ class BesideSession(ReferenceSession):
             (isinstance(call, Sync) and call.event in graph.captured)
             or (isinstance(call, SyncStream) and call.stream in graph.streams)
         ):
-            return _Refusal(Refused("synchronize: the stream or event belongs to a capture"))
+            refused = self.device.refuses_synchronize()
+            return _Refusal(Refused("synchronize: the stream or event belongs to a capture") if refused else None)
         self._syncs.append(_Call(self, call))
         return self._syncs[-1]
 
@@ -223,16 +278,32 @@ class VirtualGraphs:
         self.captured: set[str] = set()  # events whose last record lies in a capture
         self._operations: list[DeviceOp] = []
         self._spoilt = ""
+        self.mode: CaptureMode = "relaxed"
+        self.owner = ""  # the thread that began it
 
-    def begin(self, stream: str) -> None:
+    def begin(self, stream: str, mode: CaptureMode = "relaxed") -> None:
         """Begin with one stream; others join by a wait for what it records."""
+        self.mode, self.owner = mode, self._session.device.thread
         self._session.graph, self.streams, self._operations, self._spoilt = self, {stream}, [], ""
+
+    @contextmanager
+    def relaxed(self) -> Iterator[None]:
+        """No mode binds the thread for a block."""
+        device = self._session.device
+        before, device.relaxed = device.relaxed, device.relaxed | {device.thread}
+        try:
+            yield
+        finally:
+            device.relaxed = before
 
     def takes(self, op: DeviceOp) -> bool:
         """Does this operation belong to the capture? Raises Refused for a wait that leads out of it."""
         if isinstance(op, Wait) and op.event in self.captured and self.streams:
             self.streams.add(op.stream)
         if op.stream not in self.streams:
+            beside = op.stream == DEFAULT_STREAM and any(map(is_blocking_stream, self.streams))
+            if beside and self._session.device.refuses_legacy():
+                self.refuse("the default stream is used beside the capture", always=True)
             if isinstance(op, Record):
                 self.captured.discard(op.event)
             return False

@@ -20,6 +20,8 @@ Hooks = dict[str, Any]
 
 #: Seconds by which `publishes-slowly` delays a publication: above what is called soon, below any deadline.
 SLOW: Final = 0.03
+#: Seconds by which `data-trails` delays data.
+TRAIL: Final = 1e-3
 #: Seconds for which `batch-timer` keeps work back.
 BATCH_TIMER: Final = 1e-3
 #: Slots that `event-slot-reused` has for records.
@@ -76,6 +78,11 @@ def _blocking_sync(device: Device, event: str) -> bool:
         return False
     record = device.current.get(event)
     return event not in device.blocking or record is None or _all_done(device.later(record, "wait")[:1])
+
+
+def _stream_sync(device: Device, event: str) -> bool:
+    record = device.current.get(event)
+    return Device.synchronize(device, event) and (record is None or _all_done(device.later(record)))
 
 
 def _wait_blocks(device: Device, op: Wait | WaitStream) -> bool:
@@ -199,6 +206,12 @@ def _scribble(device: Device, task: Task, buffer: str) -> int:
     return value ^ SCRIBBLE if device.later(task, "copy") else value
 
 
+def _trailing(device: Device, name: str) -> int:
+    """The host finds data a while after it was written, and nothing before that."""
+    written = device.written.get(name)
+    return Device.read(device, name) if not written or device.clock >= written[-1].ended + TRAIL else 0
+
+
 def _call_at_enqueue(device: Device, task: Task) -> None:
     if task.function:
         device.called[task.function] += 1
@@ -253,6 +266,7 @@ FAULTS: Final[dict[str, Hooks]] = {
     "late-never": {"publish": lambda device, record: record.done and not device.later(record, "wait")},
     "late-device-wait": {"publish": _late_wait(1), "satisfied": _published},
     "late-blocking-sync": {"synchronize": _blocking_sync},
+    "sync-waits-for-stream": {"synchronize": _stream_sync},
     "late-next-wait-queue": {"publish": _late_queue},
     "lost-event": {"publish": lambda device, record: False},
     "query-always-true": {"query": lambda device, event: True},
@@ -292,6 +306,7 @@ FAULTS: Final[dict[str, Hooks]] = {
     },
     "destroy-blocks": {"destroy_blocks": lambda device, event: not Device.query(device, event)},
     "completion-before-data": {"read": lambda device, name: Device.read(device, name) if device.flushed else 0},
+    "data-trails": {"read": _trailing, "lingers": True},
     "stream-query-early": {"query_stream": lambda device, stream: True},
     "stream-sync-overwaits": {
         "synchronize_stream": lambda device, stream: _all_done(device.tasks),

@@ -13,6 +13,8 @@ class Beside:
 
     #: The host thread that makes the call at hand.
     thread = "main"
+    #: Threads that no capture's mode binds.
+    relaxed: frozenset[str] = frozenset()
 
     def spins(self, event: str, blocking: bool) -> bool:
         """Does a thread use its processor while it synchronizes on the event?"""
@@ -22,9 +24,12 @@ class Beside:
         """Does this copy hold the host back now?"""
         return False
 
-    def query_blocks(self, in_sync: bool) -> bool:
-        """Does a query hold the host back while a thread is (or is not) in synchronize on the same event?"""
-        return False
+    #: Has the host asked for an event that was pending?
+    asked_pending = False
+
+    def query_takes(self, in_sync: bool, pending: bool) -> float:
+        """Seconds in a query while a thread is (or is not) in synchronize on the same event."""
+        return 0.0
 
     def stream_query_blocks(self, in_sync: bool) -> bool:
         """Does a query of a stream hold the host back while a thread is (or is not) in synchronize on it?"""
@@ -58,9 +63,35 @@ class Beside:
         """Is it an error to ask a captured event?"""
         return True
 
+    def refuses_synchronize(self) -> bool:
+        """Is it an error to synchronize on a captured event or a stream that is being captured?"""
+        return True
+
+    def record_blocks_in_sync(self) -> bool:
+        """Does a record hold the host back while a thread is in synchronize on its stream?"""
+        return False
+
+    def wait_blocks_in_sync(self) -> bool:
+        """Does a wait hold the host back while a thread is in synchronize on the stream that it waits for?"""
+        return False
+
+    def mixes_records(self) -> bool:
+        """Does a record right after one of another thread go to that one's stream?"""
+        return False
+
     def refuses_outside_wait(self) -> bool:
         """Is it an error if a captured stream waits for an event outside the capture?"""
         return True
+
+    def refuses_legacy(self) -> bool:
+        """Is it an error to use the legacy default stream while a blocking stream is captured?"""
+        return True
+
+    def forbids_query(self, mode: str, owner: str) -> bool:
+        """Is it an error to ask for an event outside a capture of this mode that the thread ``owner`` began?"""
+        if self.thread in self.relaxed:
+            return False
+        return mode == "global" or (mode == "thread-local" and owner == self.thread)
 
     def refuses_time_across(self) -> bool:
         """Is it an error to ask for the time between events of two devices?"""

@@ -169,6 +169,7 @@ class DriverStreams:
         for role in ("newstream", "dropstream", "tohost"):
             _needed(native, role, "private-streams")
         self._handles: dict[str, ctypes.c_void_p] = {}
+        inside.at_end(self._destroy_rest)
 
     def make(self, stream: str) -> None:
         """A non-blocking stream."""
@@ -193,8 +194,14 @@ class DriverStreams:
     def destroy(self, stream: str) -> None:
         """Destroy it; the session forgets it first."""
         self._inside.forget(stream)
+        handle = self._handles.pop(stream)
         self._native.enter()
-        self._native.call("dropstream", self._handles[stream])
+        self._native.call("dropstream", handle)
+
+    def _destroy_rest(self) -> None:
+        """Those that nobody destroyed: a control keeps its stream, and an error may come before the call."""
+        for stream in list(self._handles):
+            self.destroy(stream)
 
 
 class TorchCurrentStream:

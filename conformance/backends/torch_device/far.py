@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from conformance.backends.api import EventFlags
 from conformance.backends.gates import GateError
 from conformance.backends.torch_device.resources import Memory, Tokens
+from conformance.backends.torch_device.session import not_idle
 from conformance.backends.torch_device.surfaces import Surface
 from conformance.backends.torch_device.warmup import warm_up
 from conformance.errors import DeviceError
@@ -33,7 +34,7 @@ class Far:
 
     def __init__(self, backend: TorchBackend) -> None:
         torch, module, near = backend.torch, backend.module, backend.main_surface
-        self.index = second_index(module, backend.index)
+        self._backend, self.index = backend, second_index(module, backend.index)
         device = torch.device(near.vendor.module, self.index)
         self.surface: Surface = type(near)(torch, module, near.vendor, self.index)
         self.streams = [self.surface.stream() for _ in range(STREAMS)]
@@ -92,11 +93,14 @@ class Far:
             yield
 
     def clear(self, rows: int) -> None:
-        """Zero the first rows, and see that done. Raises DeviceError on a device that is not idle."""
+        """Zero the first rows, and see that done. Raises DeviceError, and ends its use, if it is not idle."""
+        if not self._backend.usable:
+            raise not_idle(self._backend.name)
         with self.surface.current(self._aside[self.surface]):
             self.rows[:rows].zero_()
         if not self._tokens.drained([(self.surface, self._aside[self.surface])]):
-            raise DeviceError(f"device {self.index}: earlier work has not ended")
+            self._backend.usable = False
+            raise not_idle(f"{self._backend.name}, device {self.index}")
 
     def drained(self, streams: Sequence[tuple[Surface, Any]]) -> bool:
         """True once everything queued on these streams of the device is done."""

@@ -7,18 +7,21 @@ capture were still under way. Operations, records and waits in the capture are t
 from __future__ import annotations
 
 import ctypes
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from conformance.backends.gates import GateError, GateUnsupported
 from conformance.errors import Unsupported
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conformance.backends.extras import CaptureMode
     from conformance.backends.gates import Native
     from conformance.backends.torch_device.inside import Inside
 
-#: The mode that forbids no call for being made meanwhile: the same number on CUDA and HIP.
-RELAXED: Final = 2
+#: The modes of a capture: the same numbers on CUDA and HIP.
+MODES: Final[dict[CaptureMode, int]] = {"global": 0, "thread-local": 1, "relaxed": 2}
 #: What the driver is asked for.
 ROLES: Final = ("capture", "endcapture", "instantiate", "launchgraph", "dropexec", "dropgraph")
 
@@ -29,18 +32,27 @@ class DriverGraphs:
     def __init__(self, native: Native, inside: Inside) -> None:
         self._native, self._inside = native, inside
         for role in ROLES:
-            try:
-                native.function(role)
-            except GateUnsupported as error:
-                raise Unsupported("graph-capture", str(error)) from error
+            _needed(native, role)
         self._capturing: ctypes.c_void_p | None = None
         self._graph, self._exec = ctypes.c_void_p(), ctypes.c_void_p()
 
-    def begin(self, stream: str) -> None:
+    def begin(self, stream: str, mode: CaptureMode = "relaxed") -> None:
         """Begin a capture."""
         handle = self._handle(stream)
-        self._native.call("capture", handle, ctypes.c_int(RELAXED))
+        self._native.call("capture", handle, ctypes.c_int(MODES[mode]))
         self._capturing = handle
+
+    @contextmanager
+    def relaxed(self) -> Iterator[None]:
+        """The calling thread's own mode is relaxed for a block. Raises Unsupported where there is no such call."""
+        _needed(self._native, "exchange")
+        mode = ctypes.c_int(MODES["relaxed"])
+        self._native.enter()
+        self._native.call("exchange", ctypes.byref(mode))
+        try:
+            yield
+        finally:
+            self._native.call("exchange", ctypes.byref(mode))
 
     def end(self, stream: str) -> None:
         """End it and make the graph launchable. Raises GateError if it was spoilt."""
@@ -70,3 +82,11 @@ class DriverGraphs:
     def _handle(self, stream: str) -> ctypes.c_void_p:
         self._native.enter()
         return ctypes.c_void_p(self._native.handle(self._inside.gated(stream)))
+
+
+def _needed(native: Native, role: str) -> None:
+    """Raise Unsupported for a function that the driver does not have."""
+    try:
+        native.function(role)
+    except GateUnsupported as error:
+        raise Unsupported("graph-capture", str(error)) from error

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from probes.program import is_host_buffer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from conformance.backends.calls import HelperCall
     from conformance.backends.torch_device import TorchBackend
     from conformance.backends.torch_device.session import TorchSession
@@ -62,6 +64,10 @@ class Inside:
         """Take a stream of the vendor's family into the session."""
         self._session._surfaces[stream] = self.backend.surface_of("vendor")
         self._session._streams[stream] = made
+
+    def at_end(self, ending: Callable[[], object]) -> None:
+        """Have it called when the session is closed and its streams are proved idle; not where they are not."""
+        self._session._endings.append(ending)
 
     def forget(self, stream: str) -> None:
         """Ask no more of a stream: it is about to be destroyed."""

@@ -84,6 +84,7 @@ class TorchSession:
         self._gates: dict[str, Any] = {}
         self._calls: list[HelperCall] = []
         self._closed: bool | None = None
+        self._endings: list[Callable[[], object]] = []  # called once the device is idle
         if request.functions:
             backend.functions.begin(request.functions)
         backend.clear_device(len(near))
@@ -215,6 +216,8 @@ class TorchSession:
         streams = [(self._surfaces[name], stream) for name, stream in self._streams.items()]
         self._closed = self._backend.settle(streams, list(self._gates.values()), self._calls)
         self._events.clear()
+        while self._closed and self._endings:
+            self._endings.pop()()
         return self._closed
 
 
