@@ -149,7 +149,8 @@ FAULTS: Final = (
         "wait-dropped",
         "device waits are ignored",
         "EVT-WAIT-1",
-        "EVT-SAFE-1 EVT-SYNC-1 EVT-REREC-2 EVT-DESTROY-1 EVT-WAIT-6",
+        # On hardware a consumer that does not wait reads what was there before: the reference device runs on too far.
+        "EVT-SAFE-1 EVT-SYNC-1 EVT-REREC-2 EVT-DESTROY-1 EVT-WAIT-6 MEM-VIS-1 MEM-DEV-1",
         outcome="undecided",
     ),
     fault("wait-newest-record", "a wait obeys the event's newest record", "EVT-REREC-2", "EVT-WAIT-2"),
@@ -164,7 +165,7 @@ FAULTS: Final = (
         "rerecord-ignored",
         "a second record changes nothing",
         "EVT-SAFE-1",
-        "EVT-REREC-1 EVT-SYNC-1",
+        "EVT-REREC-1 EVT-SYNC-1 MEM-VIS-1",
         outcome="undecided",
     ),
     fault(
@@ -185,7 +186,13 @@ FAULTS: Final = (
     ),
     # Over a device in real time the query right after a synchronize may be the one that says no.
     fault("query-flickers", "query of a complete event alternates", "EVT-MONO-1", "EVT-AGREE-1"),
-    fault("sync-noop", "synchronize returns at once", "EVT-SYNC-1", "EVT-REREC-1 MEM-VIS-1", outcome="undecided"),
+    fault(
+        "sync-noop",
+        "synchronize returns at once",
+        "EVT-SYNC-1",
+        "EVT-REREC-1 MEM-VIS-1 STM-LEGACY-2",
+        outcome="undecided",
+    ),
     fault("never-recorded-pends", "an unrecorded event is not complete", "EVT-NEVER-1"),
     fault("never-recorded-blocks", "a wait on an unrecorded event blocks its stream", "EVT-NEVER-2"),
     fault(
@@ -204,7 +211,7 @@ FAULTS: Final = (
         "destroy-drops-waits",
         "destroying an event lets its waits go",
         "EVT-DESTROY-1",
-        "EVT-SAFE-1 EVT-SYNC-1",
+        "EVT-SAFE-1 EVT-SYNC-1 MEM-VIS-1",
         outcome="undecided",
     ),
     fault(

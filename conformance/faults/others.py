@@ -27,7 +27,7 @@ FAULTS: Final = (
         "relayed-wait-dropped",
         "a wait for a record with only a wait before it is ignored",
         "EVT-WAIT-1",
-        "STM-WSTREAM-1 EVT-SAFE-1 EVT-SYNC-1",
+        "STM-WSTREAM-1 EVT-SAFE-1 EVT-SYNC-1 MEM-VIS-1",
         outcome="undecided",
     ),
     fault("wait-covers-tail", "a wait covers all that its producer had been given at the call", "STM-CONC-1"),
@@ -105,7 +105,13 @@ FAULTS: Final = (
         outcome="undecided",
     ),
     # Data.
-    fault("wait-orders-no-data", "a wait orders what runs, and not the data", "MEM-DEV-1", outcome="undecided"),
+    fault(
+        "wait-orders-no-data",
+        "a wait orders what runs, and not the data",
+        "MEM-DEV-1",
+        "MEM-VIS-1",
+        outcome="undecided",
+    ),
     fault(
         "copy-reads-at-enqueue",
         "a copy reads its source when it is queued",
