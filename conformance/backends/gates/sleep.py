@@ -30,7 +30,7 @@ class SleepGate(Gate):
         self._before, self._after = module.Event(enable_timing=True), module.Event(enable_timing=True)
         for cycles in _CYCLES:
             self._sleep(stream, cycles)
-            self._after.synchronize()
+            stream.synchronize()
             milliseconds = self._before.elapsed_time(self._after)
             if milliseconds <= 0:
                 raise GateError(f"{module.__name__}._sleep({cycles}) took {milliseconds} ms by its events")

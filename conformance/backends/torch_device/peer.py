@@ -65,6 +65,7 @@ class Looker:
             self._surface.wait(self._stream, event)
         self.queue(WARM_TOKEN, behind=True)
         self.synchronize()
+        self._module.synchronize()  # publishes the event also where nothing else does
         began = time.perf_counter()
         while not (self.token() == WARM_TOKEN and self.returned() and self.query()):
             if time.perf_counter() - began > WARM:

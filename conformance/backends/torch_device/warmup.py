@@ -8,6 +8,7 @@ a late event (docs/hardware.md). So every call that a session makes is made here
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from conformance.backends.api import EventFlags
@@ -15,13 +16,16 @@ from conformance.backends.calls import yield_interpreter
 from conformance.errors import BackendUnavailable
 
 if TYPE_CHECKING:
-    from conformance.backends.calls import HelperPool
+    from conformance.backends.calls import HelperCall, HelperPool
     from conformance.backends.torch_device.kinds import OtherStreams
     from conformance.backends.torch_device.resources import Memory
     from conformance.backends.torch_device.surfaces import Surface
 
 #: Seconds in which a call of the warm-up must return: first uses load code, and take seconds at worst.
 LIMIT: Final = 60.0
+#: Seconds in which an event's synchronize returns once the device was synchronized too. One that does not is what the
+#: probes are for: it was made once, and that is all that is wanted of it here.
+PUBLISHED: Final = 2.0
 
 
 def warm_up(surface: Surface, streams: list[Any], memory: Memory, helpers: HelperPool) -> None:
@@ -41,14 +45,17 @@ def warm_up(surface: Surface, streams: list[Any], memory: Memory, helpers: Helpe
         surface.wait(second, event)
         surface.wait_stream(second, first)
         surface.wait_stream(second, surface.default_stream())
-        for call in (event.synchronize, unrecorded.synchronize, first.synchronize, surface.synchronize):
+        waiting = [helpers.start(call) for call in (event.synchronize, unrecorded.synchronize)]
+        for call in (first.synchronize, surface.synchronize):
             _returns(helpers, call)
+        _let_return(waiting)
         event.query()
         if flags is EventFlags.TIMING:
             again = surface.event(flags)
             surface.record(again, first)
-            _returns(helpers, again.synchronize)
-            surface.elapsed(event, again)
+            _returns(helpers, surface.synchronize)
+            with suppress(RuntimeError):  # an event that is not seen complete has no time
+                surface.elapsed(event, again)
         unrecorded.query()
         second.query()
         surface.record(event, second)
@@ -71,6 +78,16 @@ def warm_up_others(surface: Surface, others: OtherStreams, memory: Memory) -> No
     others.warm_up(use)
     surface.synchronize()
     memory.clear_host(1)
+
+
+def _let_return(calls: list[HelperCall]) -> None:
+    """Wait for calls on events, but not for ever. Raises what one of them raised."""
+    began = time.perf_counter()
+    while not all(call.returned for call in calls) and time.perf_counter() - began < PUBLISHED:
+        yield_interpreter()
+    for call in calls:
+        if call.returned and call.error is not None:
+            raise call.error
 
 
 def _returns(helpers: HelperPool, call: Any) -> None:
