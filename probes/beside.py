@@ -90,6 +90,15 @@ PROBES: Final = (
         cases=tuple(_case("behind-gate", call, _HELD, (clause,), call=call) for call, clause in _CALLS),
     ),
     Probe(
+        name="after-query",
+        family="host calls",
+        question="Does a call succeed although a query has just found an event pending?",
+        clauses=("EVT-ASK-1",),
+        faults=("query-sticks",),
+        control="the same calls without the query",
+        cases=(_case("after-query", "queue", _HELD),),
+    ),
+    Probe(
         name="beside-sync",
         family="host calls",
         question="Does a call return although another thread is inside synchronize for the same event or stream?",
@@ -126,8 +135,8 @@ PROBES: Final = (
                 variant="synchronize",
                 text=_HELD,
                 experiment="blocking-flag",
+                # Asked for wherever it can be: torch.Event takes the flag and spins, which is the answer.
                 observe="synchronize",
-                needs=("event-flag-blocking",),
             ),
         ),
     ),

@@ -158,7 +158,7 @@ SCENARIOS: Final = (
     ),
     _scenario(
         18,
-        "processor time of host waits, by flag",
+        "processor time of host waits, by flag (by call it is a capability of each run: 'processor used')",
         "blocking-flag",
         "vllm-project/vllm#47081",
         "openmm/openmm#3547",

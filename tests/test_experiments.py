@@ -88,6 +88,7 @@ LARGE = {f"block-copies[{how}-{size}]" for how in ("query", "synchronize") for s
         ("capture-takes-legacy", {"CAP-2": {"capture-rules[legacy-beside]"}}),
         ("capture-mode-ignored", {"CAP-3": MODED}),
         ("capture-global-open", {"CAP-3": {"capture-rules[other-thread-global]"}}),
+        ("query-sticks", {"EVT-ASK-1": {"after-query[queue]"}}),
         ("records-mixed", {"THR-1": {"threads[at-once]"}}),
         ("record-blocks-in-sync", {"THR-2": {"beside-sync[record]"}}),
         ("wait-blocks-in-sync", {"THR-2": {"beside-sync[wait]"}}),
@@ -295,6 +296,7 @@ def test_the_torch_backend_finds_a_wrong_runtime(
         ("stream-query-blocks-in-sync", "beside-sync", {"THR-2"}),
         ("records-mixed", "threads", {"THR-1"}),
         ("captured-sync-returns", "capture-rules", {"CAP-1"}),
+        ("query-sticks", "after-query", {"EVT-ASK-1"}),
         ("capture-mode-ignored", "capture-rules", {"CAP-3"}),
         ("capture-takes-legacy", "capture-rules", {"CAP-2"}),
         ("copy-blocks-host", "host-calls", {"MEM-PIN-1"}),
@@ -329,6 +331,17 @@ def test_a_query_that_is_slow_and_still_in_time_for_the_deadline_is_seen(
 ) -> None:
     found = results(FaultyBackend(torch_backend, (fault,)), (where,))
     assert broken(found) == {"EVT-QNB-1": {f"{where}[query]"}}
+
+
+def test_a_flag_that_an_event_takes_and_ignores_is_observed(
+    torch_backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    double.WRONG.add("spins")
+    # As torch's generic surface has it: no program is given such an event, and the probe asks for one all the same.
+    refusals = {"event-flag-blocking": "torch.Event(blocking=True) is accepted and ignored"}
+    monkeypatch.setattr(torch_backend, "unsupported", refusals.get)
+    found = results(torch_backend, ("blocking-flag",))
+    assert broken(found) == {"EVT-FLAG-1": {"blocking-flag[synchronize]"}}
 
 
 def test_another_process_that_is_told_a_lie_is_found_out(

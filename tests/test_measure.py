@@ -14,6 +14,7 @@ from helpers import cli
 from conformance.backends.api import GateKind
 from conformance.backends.reference import ReferenceBackend
 from conformance.backends.registry import find, open_backend
+from conformance.errors import DeviceError
 from conformance.measure import PARTS, measure, measure_part
 from conformance.measure.parked import BEHIND, MOST, WORK, key_of
 from conformance.numbers import Depth
@@ -182,6 +183,42 @@ def test_a_child_that_cannot_be_replaced_measures_nothing_more(folder: Path) -> 
     assert found.pop("latency") == "crash: exit code 7"
     assert list(found) == list(PARTS)[1:]
     assert all(value.startswith("not measured: ") and "fallen off the bus" in value for value in found.values())
+
+
+def test_a_wait_that_spins_shows_in_its_call() -> None:
+    def used(*faults: str) -> list[str]:
+        return list(measure_part(ReferenceBackend(faults), NUMBERS, "processor used").values.values())
+
+    assert used() == ["100% of the wait", "0% of the wait", "100% of the wait", "100% of the wait"]
+    assert used("blocking-spins") == ["100% of the wait"] * 4
+    assert all(value.startswith("unsupported") for value in used("sync-noop")[:2])
+
+
+def test_events_are_counted_up_to_the_first_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def live(backend: ReferenceBackend) -> str:
+        return measure_part(backend, NUMBERS, "live events").values["live events"]
+
+    assert live(ReferenceBackend()) == "at least 4096"
+    assert live(ReferenceBackend(("lost-event",))) == ("at least 4096; 4096 of them are not seen complete within 1 s")
+    few = ReferenceBackend()
+    plain = few.session
+
+    def session(request: Any) -> Any:
+        made: Any = plain(request)
+        issue, left = made.issue, [7]
+
+        def limited(op: Any) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise DeviceError("no more events")
+            issue(op)
+
+        made.issue = limited
+        return made
+
+    monkeypatch.setattr(few, "session", session)
+    assert live(few) == "7, then unsupported: no more events"
+    assert set(measure_part(ReferenceBackend(), NUMBERS, "record cost").values.values()) == {"median 0.0 us of 200"}
 
 
 def test_a_whole_run_has_them_and_its_report_shows_them(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from conformance.errors import Unsupported
+from conformance.errors import DeviceError, Unsupported
 from probes.program import (
     DeviceOp,
     Nop,
@@ -288,6 +288,24 @@ class DataTrails(Through):
         return value if self.clock.now() >= self._since.setdefault(buffer, self.clock.now()) + TRAIL else 0
 
 
+class QuerySticks(Through):
+    text = "the call that queues something next after a query that found its event pending is refused"
+    _owed = False
+
+    def query(self, event: str) -> bool:
+        """Note it."""
+        complete = self.inner.query(event)
+        self._owed = not complete
+        return complete
+
+    def issue(self, op: DeviceOp) -> None:
+        """Once refused."""
+        owed, self._owed = self._owed, False
+        if owed:
+            raise DeviceError("not ready: left behind by a query")
+        super().issue(op)
+
+
 class DestroyBlocks(Through):
     text = "the call that drops an event returns only when the event is complete, or after a while"
 
@@ -340,6 +358,7 @@ SESSIONS: Final[Mapping[str, type[Through]]] = {
     "sync-waits-for-stream": SyncWaitsForStream,
     "completion-before-data": CompletionBeforeData,
     "data-trails": DataTrails,
+    "query-sticks": QuerySticks,
     "destroy-blocks": DestroyBlocks,
     "elapsed-negative": ElapsedNegative,
     "elapsed-ignores-hold": ElapsedIgnoresHold,

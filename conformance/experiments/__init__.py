@@ -29,6 +29,7 @@ class Experiment:
 EXPERIMENTS: Final[Mapping[str, Experiment]] = MappingProxyType(
     {
         "behind-gate": Experiment(run=host_calls.behind_gate),
+        "after-query": Experiment(run=host_calls.after_query, most=5),
         "beside-sync": Experiment(run=host_calls.beside_sync),
         "destroy-stream": Experiment(run=host_calls.destroy_stream),
         "blocking-flag": Experiment(run=waiting.blocking_flag, most=3),

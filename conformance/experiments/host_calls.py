@@ -73,6 +73,38 @@ def _while(bench: Bench, clause: str) -> str:
     return f"within {bench.limit(clause):g} s while"
 
 
+def after_query(bench: Bench) -> Iterator[Statement]:
+    """A query finds its event pending: is the next call refused that is accepted without the query?"""
+    clause = "EVT-ASK-1"
+    error, why = _queued(bench, ask=True)
+    alone, alone_why = _queued(bench, ask=False) if error else ("", "")
+    if why or alone_why:
+        yield unclear(clause, why or alone_why)
+    elif not bench.control(None if alone else 0.0):
+        yield unclear(clause, f"control: the call fails without a query too: {alone}")
+    else:
+        yield failed(clause, f"after a query the next call fails: {error}") if error else held(clause)
+
+
+def _queued(bench: Bench, *, ask: bool) -> tuple[str, str]:
+    """(what the calls after the query raised; why that says nothing)."""
+    with bench.session(streams=("S", "T"), events=("e", "f"), gates=("g",), buffers=("x", "h")) as session:
+        session.issue(Gate(stream="S", gate="g"))
+        session.issue(Record(stream="S", event="e"))
+        early = ask and session.query("e")
+        error = ""
+        try:
+            session.issue(Fill(stream="T", buffer="x", value=TOKEN))
+            session.issue(Copy(stream="T", source="x", target="h"))
+            session.issue(Record(stream="T", event="f"))
+        except bench.errors as refused:
+            error = " ".join(f"{type(refused).__name__}: {refused}".split())
+        ended = session.ended("g")
+        bench.note("query e, fill, copy, record" if ask else "fill, copy, record", events={"e": ("PEND", early)})
+        session.open("g")
+        return error, EXPIRED if ended else "control: the event is early" if early else ""
+
+
 def _made(bench: Bench, name: str, *, synchronize: bool = False) -> tuple[float, str]:
     """Make the call: (seconds that it took, infinite by the deadline; why that says nothing)."""
     clock = bench.backend.clock

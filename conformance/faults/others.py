@@ -44,6 +44,7 @@ FAULTS: Final = (
     fault("query-blocks-in-sync", "query takes a while if another thread is inside synchronize", "EVT-QNB-1"),
     fault("query-hangs-in-sync", "query waits while another thread is inside synchronize", "THR-2", "EVT-QNB-1"),
     fault("query-stalls", "the first query that finds its event pending takes a while", "EVT-QNB-1"),
+    fault("query-sticks", "a query that finds its event pending makes the next call fail", "EVT-ASK-1"),
     fault("blocking-spins", "synchronize on an event with the blocking flag spins", "EVT-FLAG-1"),
     # Two devices.
     fault(

@@ -19,7 +19,9 @@ from conformance.measure.limits import (
     measure_to_cpu,
 )
 from conformance.measure.parked import measure_parked
+from conformance.measure.records import measure_live_events, measure_record_cost
 from conformance.measure.refusal import errors_of, refusal
+from conformance.measure.waits import measure_waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,6 +38,9 @@ PARTS: Final[Mapping[str, Callable[[Backend, Numbers], dict[str, str] | Measurem
         "coupled streams": measure_coupling,
         "stream handles before aliasing": measure_stream_handles,
         '.to("cpu", non_blocking=True)': measure_to_cpu,
+        "processor used": measure_waits,
+        "record cost": measure_record_cost,
+        "live events": measure_live_events,
         "launch-queue depth": measure_launch_queue,
         "gate kinds": measure_gate_kinds,
     }

@@ -45,6 +45,18 @@ CLAUSES: Final[tuple[Clause, ...]] = (
         reference=REFERENCE_OBSERVED,
     ),
     define(
+        "EVT-ASK-1",
+        "Not yet is no error",
+        "After a query has found its event pending, a call that is right succeeds.",
+        "The next call raises an error that it does not raise without the query.",
+        cuda=should(at.C_QRY, basis=Basis.DOCUMENT, note="the answer is a status; that it is forgotten is not said"),
+        hip=should(at.H_QRY, basis=Basis.DOCUMENT, note="the answer is a status; that it is forgotten is not said"),
+        musa=should(at.M_DOC, at.T_GRD, basis=Basis.TORCH, note="the guard forgets the error that a query left"),
+        torch=should(at.T_QRY, at.T_GRD, basis=Basis.TORCH, note="the guard forgets the error that a query left"),
+        opencl=should(at.O_INF, basis=Basis.DOCUMENT, note="a read of a status"),
+        reference=REFERENCE_OBSERVED,
+    ),
+    define(
         "EVT-FLAG-1",
         "The blocking flag gives the processor up",
         "A thread that synchronizes on an event made with the blocking flag uses little processor time while it waits; "
@@ -53,7 +65,9 @@ CLAUSES: Final[tuple[Clause, ...]] = (
         cuda=should(at.C_FLG, at.C_SYN, basis=Basis.DOCUMENT, note="the flag is described; no figure is promised"),
         hip=should(at.H_FLG, basis=Basis.DOCUMENT, note="the flag is described; no figure is promised"),
         musa=should(at.M_DOC, basis=Basis.TORCH, note="the flag is passed on; no figure is promised"),
-        torch=should(at.T_GEN, basis=Basis.TORCH, note="the generic event accepts the flag and ignores it"),
+        torch=should(
+            at.T_GEN, basis=Basis.TORCH, note="the generic event takes the flag, and its page says that it is ignored"
+        ),
         opencl=absent(_NO_FLAGS),
         reference=REFERENCE_OBSERVED,
     ),

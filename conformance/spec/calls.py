@@ -87,8 +87,8 @@ CLAUSES: Final[tuple[Clause, ...]] = (
     define(
         "CAP-3",
         "The mode of a capture says which threads it binds",
-        "While a capture in global mode is under way, another thread's query of an event from before it is an error. It "
-        "answers, and the capture stays whole, if the capture is thread-local or relaxed, or the thread is.",
+        "While a capture in global mode is under way, another thread's query of an event from before it is an error. "
+        "It answers, and the capture stays whole, if the capture is thread-local or relaxed, or the thread is.",
         "In global mode the query answers; or in another one it is an error, or the capture is spoilt.",
         cuda=should(at.C_CTM, basis=Basis.DOCUMENT, note="that a query is among the calls that are unsafe is not said"),
         hip=should(at.H_CAP, basis=Basis.DOCUMENT, note="the error of global mode is described from HIP 7.0 on"),

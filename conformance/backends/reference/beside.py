@@ -48,6 +48,7 @@ FAULTS: Final[dict[str, dict[str, Any]]] = {
     "copy-blocks-host": {"copy_blocks": lambda device, op: not device.stream_done(op.stream)},
     "query-blocks-in-sync": {"query_takes": lambda device, in_sync, pending: STALL if in_sync else 0.0},
     "query-hangs-in-sync": {"query_takes": lambda device, in_sync, pending: HUNG if in_sync else 0.0},
+    "query-sticks": {"query_sticks": lambda device: True},
     "query-stalls": {"query_takes": _stalls_once},
     "record-blocks-in-sync": {"record_blocks_in_sync": lambda device: True},
     "wait-blocks-in-sync": {"wait_blocks_in_sync": lambda device: True},
@@ -157,8 +158,12 @@ class BesideSession(ReferenceSession):
         """Queue one operation, or take it into the graph."""
         if self.graph is not None and self.graph.takes(op):
             return
+        if self.device.owes_error:
+            self.device.owes_error = False
+            raise Refused("not ready: left behind by a query")
         if isinstance(op, Copy):
-            self.device._block(lambda: self.device.copy_blocks(op))
+            copy = op
+            self.device._block(lambda: self.device.copy_blocks(copy))
         elif isinstance(op, Record):
             op = self._recorded(op)
             if self.device.record_blocks_in_sync():
@@ -191,7 +196,9 @@ class BesideSession(ReferenceSession):
         )
         if event in self._recorder and self.device.recorded_elsewhere(self._recorder[event]):
             return True
-        return super().query(event)
+        complete = super().query(event)
+        self.device.owes_error = not complete and self.device.query_sticks()
+        return complete
 
     def query_stream(self, stream: str) -> bool:
         """Ask the stream."""

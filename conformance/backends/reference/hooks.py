@@ -31,6 +31,13 @@ class Beside:
         """Seconds in a query while a thread is (or is not) in synchronize on the same event."""
         return 0.0
 
+    #: Does the next call that queues something raise what a query left behind?
+    owes_error = False
+
+    def query_sticks(self) -> bool:
+        """Is "not yet" an error of whatever is called next?"""
+        return False
+
     def stream_query_blocks(self, in_sync: bool) -> bool:
         """Does a query of a stream hold the host back while a thread is (or is not) in synchronize on it?"""
         return False
