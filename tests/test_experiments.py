@@ -195,7 +195,9 @@ def test_gates_that_only_time_ends_prove_nothing() -> None:
     found = results(timed, ("host-calls", "stream-destroy"))
     assert {c.reason for result in found.values() for c in result.clauses} == {"timed-gate"}
     none: Any = Bare("none")
-    assert results(none, ("stream-destroy",))["stream-destroy[pending-copy]"].reason.endswith("no gate: each kind failed, as 'gates tried' says")
+    assert results(none, ("stream-destroy",))["stream-destroy[pending-copy]"].reason.endswith(
+        "no gate: each kind failed, as 'gates tried' says"
+    )
 
 
 # In a child, on the command line, in a report.

@@ -250,7 +250,7 @@ class Tensor:
             self.words[...] = source.words
 
         def later() -> None:
-            threading.Timer(0.01, copy).start()
+            threading.Timer(0.05, copy).start()
 
         here = _current(source if source.device is not None else self)
         there = _current(self) if self.device is not None else here
@@ -446,7 +446,7 @@ class Native:
             np.frombuffer(words, np.uint32).fill(value)
 
         def later() -> None:
-            threading.Timer(0.01, store).start()
+            threading.Timer(0.05, store).start()
 
         DEVICE.put(self._stream(handle), later if "stores-late" in WRONG else store)
 
