@@ -66,6 +66,8 @@ def check_names() -> None:
 def _check_scenarios() -> None:
     probes = all_probes()
     for scenario in SCENARIOS:
+        if bool(scenario.probes) is bool(scenario.unbuilt):
+            raise HarnessError(f"scenario {scenario.rank} must have probes or a reason why it has none")
         for name in scenario.probes:
             probe, _, variant = name.rstrip("]").partition("[")
             if probe not in probes or (variant and variant not in {case.variant for case in probes[probe].cases}):

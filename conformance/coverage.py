@@ -21,8 +21,10 @@ WITHOUT_PROBE: Final[Mapping[str, str]] = MappingProxyType(
         "HFN-RULES-1": _CALLER + "the suite's functions are libc's sem_post and sem_wait, one held at a time, bounded",
         "MEM-PAGE-1": _CALLER + "a permission; the suite's host memory is pinned, and nothing pageable is a witness",
         "MOP-1": (
-            "is put to the test by the gate of that kind, at every start: its self-check holds, releases and ends it, "
-            "and the probe second-gate runs the core program under it"
+            "that such a wait holds its own stream is put to the test by the gate of that kind, at every start (its "
+            "self-check holds, releases and ends it) and by the probe second-gate, which runs the core program under "
+            "it; that it holds no other stream, and that a write comes after earlier work, is not put to the test: no "
+            "program has a stream beside such a gate that must run, and the suite queues no write"
         ),
         "MOP-2": _CALLER + "such a gate is issued after everything that must complete beside it",
     }

@@ -20,6 +20,7 @@ from conformance.backends.fault_calls import HeldCall, Through, extra_below
 from conformance.backends.fault_captures import SESSIONS as CAPTURES
 from conformance.backends.fault_extras import SESSIONS as EXTRAS
 from conformance.backends.fault_operations import SESSIONS as OPERATIONS
+from conformance.backends.fault_waits import SESSIONS as WAITS
 from conformance.errors import Unsupported, UsageError, unknown_name
 from probes.program import (
     Copy,
@@ -38,7 +39,7 @@ from probes.program import (
 )
 
 #: Faults that are sessions of their own.
-SESSIONS: Final[Mapping[str, type[Through]]] = {**CALLS, **OPERATIONS, **EXTRAS, **CAPTURES, **ACROSS}
+SESSIONS: Final[Mapping[str, type[Through]]] = {**CALLS, **OPERATIONS, **EXTRAS, **CAPTURES, **ACROSS, **WAITS}
 
 #: What each fault delays or changes, for ``explain`` and reports.
 FAULTS: Final[Mapping[str, str]] = {

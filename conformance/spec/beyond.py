@@ -104,7 +104,7 @@ CLAUSES: Final[tuple[Clause, ...]] = (
         "waits in the importer see it complete when, and only when, the recorded work has ended.",
         "The importer sees the event complete with the exporter's gate shown shut, or does not see it once the gate "
         "has opened.",
-        cuda=must(at.C_IPC),
+        cuda=must(at.C_IPC, at.T_IPC),
         hip=must(at.H_IPC, note="on Linux, and in another process than the exporter's"),
         musa=should(at.C_IPC, basis=Basis.COMPATIBILITY, note="no public text; rests on stated compatibility"),
         torch=absent("torch.Event has no handle for other processes; the vendor's class has one"),

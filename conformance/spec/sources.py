@@ -54,7 +54,6 @@ C_ASB: Final = Source(document=_CUDA_RT, place="API synchronization behavior, Me
 C_HFN: Final = Source(document=_CUDA_RT, place="Execution Control, cudaLaunchHostFunc")
 C_MOP: Final = Source(document="CUDA Driver API", place="Stream Memory Operations")
 C_CTX: Final = Source(document="CUDA Driver API", place="Event Management, cuEventRecord, on contexts")
-C_LAZ: Final = Source(document=_CUDA_GUIDE_OLD, place="Lazy Loading, concurrent execution")
 
 # HIP
 H_REC: Final = Source(document=_HIP, place="Event Management, hipEventRecord")
@@ -133,7 +132,6 @@ O_CRQ: Final = Source(document=_OPENCL, place="Command-queues, clReleaseCommandQ
 O_RDB: Final = Source(document=_OPENCL, place="Reading, writing and copying buffer objects, clEnqueueReadBuffer")
 O_MEM: Final = Source(document=_OPENCL, place="Memory consistency model, synchronization points")
 O_THR: Final = Source(document=_OPENCL, place="Multiple host threads, thread safety of API calls")
-O_CTX: Final = Source(document=_OPENCL, place="Event objects, contexts of events in a wait list")
 O_PRF: Final = Source(document=_OPENCL, place="Profiling operations on memory objects and kernels")
 
 # The reference device
