@@ -17,12 +17,13 @@ from conformance.backends.reference import ReferenceBackend
 from conformance.execution import Call, Look, Outcome
 from conformance.judgement.judge import judge
 from conformance.model import Model, Obligation
-from conformance.numbers import Depth, Numbers
+from conformance.numbers import DEPTHS, Depth, Numbers
 from conformance.run import run
-from conformance.runner import LocalRunner
+from conformance.runner import LocalRunner, run_one
 from conformance.selection import select
 from conformance.timekeeping import HostTimes, Time
 from conformance.trial import lag
+from conformance.trial.state import RunState
 from probes.notation import parse
 from probes.program import Elapsed
 from reports.records import Verdict
@@ -221,3 +222,21 @@ def test_the_torch_backend_shows_a_driver_that_is_wrong(
 ) -> None:
     double.WRONG.add(wrong)
     assert clauses(torch_backend, probe)[f"{probe}[query-default]", clause].verdict is Verdict.NON_CONFORMANT
+
+
+@pytest.mark.parametrize("observe", ["query", "synchronize"])
+def test_a_device_that_publishes_only_at_a_synchronize_is_judged_and_not_given_up(
+    monkeypatch: pytest.MonkeyPatch, observe: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", double.torch)  # type: ignore[arg-type]  # a stand-in
+    monkeypatch.setattr(torch_device, "Ladder", double.Ladder)
+    monkeypatch.setattr(double, "WRONG", {"publishes-at-sync"})  # from the warm-up on
+    backend = torch_device.TorchBackend("cuda")
+    try:
+        numbers = DEPTHS[Depth.QUICK]
+        (pair,) = select(numbers, probes=["nothing-behind"], variants=[f"{observe}-default"]).cases
+        result = run_one(backend, *pair, RunState(numbers))
+        assert {c.clause for c in result.clauses if c.verdict is Verdict.NON_CONFORMANT} == {"EVT-LIVE-1"}
+        assert backend.usable
+    finally:
+        backend.close()

@@ -45,7 +45,10 @@ def refused(bench: Bench) -> Iterator[Statement]:
         try:
             session.issue(Fill(stream=main, buffer="x", value=TOKEN))
             session.issue(Copy(stream=main, source="x", target="h"))
-            session.issue(Record(stream=main, event="e"))
+            if not legacy:
+                # torch's record asks whether the current stream captures, and of the default stream the runtime
+                # refuses that question itself while a stream that it binds does.
+                session.issue(Record(stream=main, event="e"))
             bench.control(0.0 if session.query("outside") else None)
             answer = None if bench.choice("call") == "query-after-end" else _answer(bench, session)
         finally:

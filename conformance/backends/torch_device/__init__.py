@@ -38,6 +38,9 @@ GATES: Final = ROWS
 SECOND: Final = ("wait-value", "kernel", "triton")
 #: Packages that change what torch's names mean, where something has imported them; never imported here.
 BESIDE: Final = ("torchada",)
+#: Seconds after which a helper that sits in an idle device's call gets a device synchronize to end it: nothing is
+#: observed any more.
+NUDGE: Final = 0.05
 #: Gates of the second kind: those of the two-waits program.
 SECOND_GATES: Final = 6
 
@@ -236,9 +239,14 @@ class TorchBackend:
         done = self._tokens.drained([pair for pair in streams if pair not in far])
         if far and self._far is not None:
             done = self._far.drained(far) and done
+        nudged = False
         while done and not (all(gate.idle() for gate in gates) and all(call.returned for call in calls)):
-            if self.clock.now() - began > DRAIN_LIMIT:
+            waited = self.clock.now() - began
+            if waited > DRAIN_LIMIT:
                 done = False
+            elif waited > NUDGE and not nudged and all(gate.idle() for gate in gates):
+                # An event that only a synchronize publishes would keep its helper, and cost the device.
+                nudged, calls = True, [*calls, self.helpers.start(self.main_surface.synchronize)]
             self.clock.pause(polls)
             polls += 1
         if done:
