@@ -86,8 +86,11 @@ def price_lines(decision: Decision) -> list[str]:
     if shown:
         what = "streams parked in a wait with a copy behind it, until unrelated work stands still"
         lines.append(f"price: {what}: {', '.join(shown)}")
+    told: list[tuple[str, tuple[tuple[int, int], ...]]] = []
     for coupling in price.couplings:
-        if coupling.pairs:
+        same = (coupling.what, tuple(map(tuple, coupling.pairs)))
+        if coupling.pairs and same not in told:  # other streams beside them changed nothing
+            told.append(same)  # type: ignore[arg-type]  # pairs are of two
             pairs = ", ".join(f"{i}-{j}" for i, j in coupling.pairs[:8])
             more = f" and {len(coupling.pairs) - 8} more" if len(coupling.pairs) > 8 else ""
             beside = f", beside {coupling.beside} others" if coupling.beside else ""

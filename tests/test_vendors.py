@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ROOT = Path(libraries.__file__).parents[3]
 #: What the adapter calls of a vendor's module by its name.
 MODULE = (
+    "device",
     "Stream",
     "Event",
     "stream",

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from conformance.errors import SuiteError
 from conformance.fuzz.hunt import hunt, recipe_of
 from conformance.fuzz.messages import Failed, Ready, Start, start_of
+from conformance.loader import CDLL
 from conformance.messages import Lines, send
 from conformance.runner import open_for_child
 
@@ -73,7 +74,7 @@ class Child:
             cast("Any", stream).reconfigure(line_buffering=True)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def _hunt(self) -> None:
         start = self._start
