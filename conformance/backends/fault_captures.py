@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from conformance.backends.fault_calls import HeldCall, Through
 from conformance.backends.fault_extras import Named, Wrapped, Wrapping
 from conformance.errors import DeviceError
-from probes.program import DEFAULT_STREAM, DeviceOp, Nop, Record, Sync, SyncDevice, SyncStream, Wait, is_blocking_stream
+from probes.program import DEFAULT_STREAM, DeviceOp, Record, Sync, SyncDevice, SyncStream, Wait, is_blocking_stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,7 +92,8 @@ class CaptureTakesLegacy(_Capturing):
     def issue(self, op: DeviceOp) -> None:
         """Leave it out."""
         beside = op.stream == DEFAULT_STREAM and any(map(is_blocking_stream, self.captured_streams))
-        super().issue(Nop(stream=op.stream) if beside else op)
+        if not beside:
+            super().issue(op)
 
 
 class CaptureModeIgnored(_Capturing):

@@ -154,7 +154,7 @@ FAULTS: Final = (
     fault("capture-mode-ignored", "a capture of any mode forbids queries of other threads", "CAP-3"),
     fault("capture-global-open", "a capture of global mode does not forbid a query of another thread", "CAP-3"),
     fault("ipc-always-complete", "an event imported from another process is always complete", "EVT-IPC-1"),
-    fault("records-thread-local", "a record is known to the thread that made it", "THR-1"),
+    fault("records-thread-local", "a record is known to the thread that made it", "THR-1", "CAP-3"),
     fault("current-stream-shared", "threads share one current stream", "THR-1"),
     fault("records-mixed", "a record right after another thread's goes to that one's stream", "THR-1"),
     fault("stream-query-blocks-in-sync", "stream query waits while another thread synchronizes", "THR-2"),
