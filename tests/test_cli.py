@@ -166,7 +166,7 @@ USAGE = {
     "variant": (("run", "--variant", "default-wait-copy-side-qery"), "did you mean default-wait-copy-side-query"),
     "fault": ((*RUN, "--fault", "late-next-wit"), "did you mean late-next-wait"),
     "fault-alone": (("run", "--fault", "late-next-wait"), "--backend"),
-    "fault-opencl": (("run", "--backend", "opencl", "--fault", "late-never"), "over the opencl backend"),
+    "fault-opencl": (("run", "--backend", "opencl", "--fault", "fifo-violated"), "over the opencl backend"),
     "clash": ((*RUN, "--fault", "late-idle", "--fault", "late-sync"), "late-idle"),
     "aliased": ((*RUN, "--fault", "aliased-streams", "--fault", "queues-2"), "aliased-streams"),
     "gate": ((*RUN, "--gate", "kernal"), "virtual"),
