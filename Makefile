@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 TEST_VENV ?= .venv-test
 OUT ?= stream-conformance-out
-JOBS ?= 2
+# One more than the cores of a small machine: a good part of the tests waits in real time.
+JOBS ?= 3
 # Another index for torch, for instance a vendor's CPU builds.
 TORCH_INDEX ?=
 
@@ -16,7 +17,7 @@ report: $(VENV)/.made
 	@$(VENV)/bin/python -m conformance.tour $(OUT)
 
 test: $(TEST_VENV)/.made
-	$(TEST_VENV)/bin/python -m pytest -n $(JOBS) $(ARGS)
+	$(TEST_VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 # Times, so one after the other, and on a machine with nothing else to do.
 benchmark: $(TEST_VENV)/.made

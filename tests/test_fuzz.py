@@ -21,7 +21,7 @@ from conformance.fuzz.generate import program_of
 from conformance.fuzz.hunt import hunt, recipe_of
 from conformance.fuzz.messages import Caught, Job, Progress
 from conformance.fuzz.plan import compile_plan
-from conformance.fuzz.power import LIMIT, Row, left_out, omissions, rows, table
+from conformance.fuzz.power import LIMIT, left_out, omissions, rows, table
 from conformance.fuzz.recipe import SIZES, Choice, Recipe
 from conformance.fuzz.session_machine import SessionScreen
 from conformance.fuzz.shape import mended, size_of
@@ -67,7 +67,8 @@ def test_each_fault_is_found_by_generated_programs_alone() -> None:
 
 
 @pytest.mark.parametrize("fault", ["late-next-wait", "wait-newest-record", "destroy-drops-waits", "fifo-violated"])
-def test_nothing_can_be_taken_out_of_a_shrunk_program(found: dict[str, Row], fault: str) -> None:
+def test_nothing_can_be_taken_out_of_a_shrunk_program(fault: str) -> None:
+    (row,) = rows([fault])
     row, backend = found[fault], ReferenceBackend((fault,))
     steps = parse(row.shrunk).steps
     assert fails(backend, Program(steps), Choice(), row.clause)
