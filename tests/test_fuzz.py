@@ -69,7 +69,7 @@ def test_each_fault_is_found_by_generated_programs_alone() -> None:
 @pytest.mark.parametrize("fault", ["late-next-wait", "wait-newest-record", "destroy-drops-waits", "fifo-violated"])
 def test_nothing_can_be_taken_out_of_a_shrunk_program(fault: str) -> None:
     (row,) = rows([fault])
-    row, backend = found[fault], ReferenceBackend((fault,))
+    backend = ReferenceBackend((fault,))
     steps = parse(row.shrunk).steps
     assert fails(backend, Program(steps), Choice(), row.clause)
     for gone in (n for n, step in enumerate(steps) if not is_host(step)):
