@@ -316,7 +316,7 @@ def test_a_fault_over_the_torch_backend_is_found_in_real_time(
     monkeypatch.setattr("conformance.backends.fault_extras.BLOCKED", 0.3)
     wrong = FaultyBackend(torch_backend, (fault,))
     numbers = Numbers(repeat=1, deadline=0.2)
-    # On a busy machine a look may say nothing. (Who spins is not asked here: threads of one interpreter share a processor.)
+    # On a busy machine a look may say nothing. Who spins is not asked here: these threads share one processor.
     assert any(set(broken(results(wrong, (probe,), numbers))) == clauses for _ in range(LOOKS))
 
 
