@@ -3,8 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 TEST_VENV ?= .venv-test
 OUT ?= stream-conformance-out
-# One more than the cores of a small machine: a good part of the tests waits in real time.
-JOBS ?= 3
+JOBS ?= 2
 # Another index for torch, for instance a vendor's CPU builds.
 TORCH_INDEX ?=
 
