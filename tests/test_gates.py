@@ -16,7 +16,7 @@ import pytest
 from gate_helpers import DEADLINE, ROOT, RUNNABLE, until
 
 from conformance import errors
-from conformance.backends.gates import KINDS, Check, CheckTimes, Gate, GateError, Native, words
+from conformance.backends.gates import KINDS, Check, CheckTimes, Gate, GateError, Native, kernel, words
 from conformance.backends.gates.kernel import KernelGate, kernel_source
 from conformance.backends.vendors import VENDORS
 
@@ -197,6 +197,20 @@ def test_an_interrupted_calibration_is_not_taken(rig: Any, monkeypatch: pytest.M
     assert ladder.native.rates is not None
     assert ladder.native.rates[0] == pytest.approx(1e9, rel=0.2)
     assert uses[0] > 2
+
+
+def test_a_calibration_whose_end_was_seen_late_is_not_taken(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, looks = rig(), [0]
+
+    def held_up() -> None:
+        looks[0] += 1
+        if looks[0] == 1:  # the first that is measured ends meanwhile
+            time.sleep(0.1)
+
+    monkeypatch.setattr(kernel, "yield_interpreter", held_up)
+    ladder = made.ladder(kind="kernel")
+    assert ladder.native.rates is not None
+    assert ladder.native.rates[0] == pytest.approx(1e9, rel=0.2)
 
 
 def test_a_limit_that_a_busy_host_saw_late_is_looked_at_again(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
