@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DEADLINE = 20.0
 #: Long enough that a busy machine's lateness is not taken for a wrong limit.
 #: A limit so long that a busy machine does not spoil the self-check, which allows an overrun of half of it.
-TIMES = CheckTimes(hold_s=0.01, limit_s=0.8, patience_s=DEADLINE)
+TIMES = CheckTimes(hold_s=0.01, limit_s=0.25, patience_s=DEADLINE)
 #: The kinds that the stand-ins can run.
 RUNNABLE = ["kernel", "wait-value", "host-function", "sleep"]
 OPENABLE = RUNNABLE[:-1]

@@ -35,8 +35,11 @@ def find_cuda(environ: Mapping[str, str] = os.environ) -> list[tuple[str, str]]:
     return [(str(index), name) for index, name in enumerate(names)]
 
 
-def find_rocm(environ: Mapping[str, str] = os.environ) -> list[tuple[str, str]]:
-    """(index, name) of each AMD device that torch would see. Raises BackendUnavailable with what is missing."""
+def find_rocm(environ: Mapping[str, str] = os.environ, *, here: bool = False) -> list[tuple[str, str]]:
+    """(index, name) of each AMD device that torch would see. Raises BackendUnavailable with what is missing.
+
+    ``here``, of this and of the next two: torch is asked in this process, which imports it, and not in a short one.
+    """
     built = _built("rocm")
     if built != "rocm" and not autoloaded():
         raise BackendUnavailable(f"rocm: the installed torch is built for {built}, not for ROCm")
@@ -45,18 +48,18 @@ def find_rocm(environ: Mapping[str, str] = os.environ) -> list[tuple[str, str]]:
 
         if seen := amd.visible(environ=environ):
             return [(str(index), gpu.name) for index, gpu in enumerate(seen)]
-    return _asked("rocm")
+    return _asked("rocm", here)
 
 
-def find_musa() -> list[tuple[str, str]]:
+def find_musa(*, here: bool = False) -> list[tuple[str, str]]:
     """(index, name) of each Moore Threads device that torch shows. Raises BackendUnavailable with what is missing."""
     _built("musa")
     if importlib.util.find_spec("torch_musa") is None:
         raise BackendUnavailable(f"musa: torch_musa is not installed; {_WHERE} (docs/musa.md)")
-    return _asked("musa")
+    return _asked("musa", here)
 
 
-def find_accelerator() -> list[tuple[str, str]]:
+def find_accelerator(*, here: bool = False) -> list[tuple[str, str]]:
     """(index, name) of each device of another accelerator that torch shows. Raises BackendUnavailable if there is none.
 
     torch is asked only where something could be there: a build for one, or a plugin that torch loads by itself.
@@ -64,7 +67,7 @@ def find_accelerator() -> list[tuple[str, str]]:
     built = _built("accelerator")
     if built != "xpu" and not autoloaded():
         raise BackendUnavailable(f"accelerator: the installed torch is built for {built}, and no plugin adds a device")
-    return _asked("accelerator")
+    return _asked("accelerator", here)
 
 
 def _built(name: str) -> str:
@@ -74,10 +77,10 @@ def _built(name: str) -> str:
     return built
 
 
-def _asked(name: str) -> list[tuple[str, str]]:
+def _asked(name: str, here: bool) -> list[tuple[str, str]]:
     from conformance.backends.torch_device.ask import asked
 
-    return asked(name)
+    return asked(name, here=here)
 
 
 def autoloaded() -> list[str]:

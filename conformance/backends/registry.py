@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from conformance.backends.vendors import VENDORS
@@ -117,7 +118,7 @@ def check_faults(name: str, faults: tuple[str, ...]) -> None:
 
 def open_hardware(opening: Opening) -> Backend:
     """Open an accelerator in this process, which should be a child. Raises BackendUnavailable for what is not here."""
-    found = _FINDERS[opening.name]()
+    found = _HERE.get(opening.name, _FINDERS[opening.name])()
     known = [index for index, _ in found]
     if opening.device is not None and opening.device not in known:
         raise UsageError(
@@ -152,22 +153,22 @@ def _cuda() -> list[tuple[str, str]]:
     return find_cuda()
 
 
-def _rocm() -> list[tuple[str, str]]:
+def _rocm(*, here: bool = False) -> list[tuple[str, str]]:
     from conformance.backends.identity import find_rocm
 
-    return find_rocm()
+    return find_rocm(here=here)
 
 
-def _musa() -> list[tuple[str, str]]:
+def _musa(*, here: bool = False) -> list[tuple[str, str]]:
     from conformance.backends.identity import find_musa
 
-    return find_musa()
+    return find_musa(here=here)
 
 
-def _accelerator() -> list[tuple[str, str]]:
+def _accelerator(*, here: bool = False) -> list[tuple[str, str]]:
     from conformance.backends.identity import find_accelerator
 
-    return find_accelerator()
+    return find_accelerator(here=here)
 
 
 _FINDERS: Final[dict[str, Callable[[], list[tuple[str, str]]]]] = {
@@ -177,4 +178,10 @@ _FINDERS: Final[dict[str, Callable[[], list[tuple[str, str]]]]] = {
     "rocm": _rocm,
     "musa": _musa,
     "accelerator": _accelerator,
+}
+#: Torch is asked in the process that opens the device: it imports torch anyway.
+_HERE: Final[dict[str, Callable[[], list[tuple[str, str]]]]] = {
+    "rocm": partial(_rocm, here=True),
+    "musa": partial(_musa, here=True),
+    "accelerator": partial(_accelerator, here=True),
 }

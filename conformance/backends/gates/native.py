@@ -31,6 +31,8 @@ class Native:
         self.module: Any = module if module is not None else getattr(self.torch, vendor.module)
         #: Ticks and polls a second of the gate kernel, once a kernel gate has measured them.
         self.rates: tuple[float, float] | None = None
+        #: Cycles a second of torch's sleep, once a sleep gate has measured them.
+        self.cycles: float | None = None
         self.found: dict[str, tuple[str, ...]] = {}
         self._bases = [os.path.dirname(os.path.dirname(str(self.torch.__file__)))]
         self._functions: dict[str, tuple[Any, str]] = {}

@@ -25,12 +25,18 @@ LIMIT: Final = 60.0
 ASKED: Final = ("rocm", "musa", "accelerator")
 
 
-def asked(name: str) -> list[tuple[str, str]]:
-    """(index, name) of each device that torch shows for a backend. Raises BackendUnavailable with the reason."""
-    answer = facts()
-    if "error" in answer:
-        raise BackendUnavailable(f"{name}: torch could not be asked: {answer['error']}")
-    found = answer["backends"][name]
+def asked(name: str, *, here: bool = False) -> list[tuple[str, str]]:
+    """(index, name) of each device that torch shows for a backend. Raises BackendUnavailable with the reason.
+
+    ``here``: this process asks, as one does that opens the device; else a short one of its own.
+    """
+    if here:
+        found = _look(name)
+    else:
+        answer = facts()
+        if "error" in answer:
+            raise BackendUnavailable(f"{name}: torch could not be asked: {answer['error']}")
+        found = answer["backends"][name]
     if "reason" in found:
         raise BackendUnavailable(found["reason"])
     return [(str(index), device) for index, device in enumerate(found["devices"])]
