@@ -15,7 +15,7 @@ stand_in = stand_in_helpers.stand_in
 
 
 def test_a_clean_device_passes_through_torch_cuda(stand_in: Any, tmp_path: Path) -> None:
-    done = stand_in("rocm").pytest(tmp_path, "--sc-repeat", 1, *NEEDED)
+    done = stand_in("rocm").pytest(tmp_path, *QUICK, *NEEDED)
     assert done.code == 0, done.out
     report = report_of(tmp_path)
     check_clean(report, "rocm")
