@@ -199,7 +199,8 @@ class Observer:
         asked = [event for event in watched if self._asks(event, event in touched_later)]
         owed = {event: model.obligation(event) for event in asked}
         must = [e for e in asked if owed[e] is Obligation.MUST or owed[e] is Obligation.NEVER]
-        hoped = [e for e in asked if owed[e] is Obligation.SHOULD]
+        # What must, and what should, be seen yet.
+        left, hoped = set(must), {e for e in asked if owed[e] is Obligation.SHOULD}
         pending = [e for e in asked if owed[e] is Obligation.PEND]
         due = self._due(buffers)
         called = [n.function for n in model.nodes if n.function is not None and model.is_done(n)] if functions else []
@@ -212,6 +213,7 @@ class Observer:
         watching = bool(pending) or any(
             node.kind == "copy" and node.buffer in buffers and not model.is_done(node) for node in model.nodes
         )
+        ask = self.session.query if self.setting.observe == "query" else self.ask
         started = clock.now()
         watched_since: float | None = None
         rounds = 0
@@ -222,20 +224,23 @@ class Observer:
                 if value != values[buffer]:
                     values[buffer], arrived[buffer] = value, clock.now() - started
             for event in asked:
-                seen = self.ask(event)
+                seen = ask(event)
                 polls[event].append(seen)
                 if seen:
                     self._times.seen.setdefault(event, clock.now())
                 if seen and event not in after:
+                    left.discard(event)
+                    hoped.discard(event)
                     after[event] = clock.now() - started
                     data[event] = {buffer: self.session.read(buffer) for buffer in buffers}
             rounds += 1
             now = clock.now() - started
-            waiting = not all(e in after for e in must) and now < hold
-            missing = any(values[buffer] != value for buffer, value in due.items()) or not all(
-                self.session.calls(function) for function in called
+            waiting = bool(left) and now < hold
+            hoping = now < numbers.concurrency and (
+                bool(hoped)
+                or any(values[buffer] != value for buffer, value in due.items())
+                or not all(self.session.calls(function) for function in called)
             )
-            hoping = (missing or any(e not in after for e in hoped)) and (now < numbers.concurrency)
             if not waiting and not hoping:
                 if watched_since is None:
                     watched_since = now

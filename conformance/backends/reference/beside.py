@@ -140,6 +140,8 @@ class BesideSession(ReferenceSession):
         self._recorder: dict[str, str] = {}
         self._last_record = ("", "")  # its thread and stream
         self._syncs: list[_Call] = []
+        # Asked once: queries are what a run consists of.
+        self._queries_take = type(device).query_takes is not Device.query_takes
 
     def extra(self, name: str) -> object:
         """What an experiment asks for."""
@@ -191,9 +193,10 @@ class BesideSession(ReferenceSession):
         open_graph = self.graph if self.graph is not None and self.graph.streams else None
         if open_graph is not None and self.device.forbids_query(open_graph.mode, open_graph.owner):
             open_graph.refuse(f"query of event {event} beside a capture in mode {open_graph.mode}", always=True)
-        self.device.advance(
-            self.device.query_takes(self._in_sync(Sync(event=event)), not Device.query(self.device, event))
-        )
+        if self._queries_take:
+            self.device.advance(
+                self.device.query_takes(self._in_sync(Sync(event=event)), not Device.query(self.device, event))
+            )
         if event in self._recorder and self.device.recorded_elsewhere(self._recorder[event]):
             return True
         complete = super().query(event)

@@ -338,9 +338,10 @@ class Device(Beside):
                 width = self.width(queue[0].stream)
                 for task in queue[:1] if width == 1 else [task for task in queue if not task.done][:width]:
                     moved |= self._try(task)
-            for task in [task for task in self._unpublished if self.publish(task)]:
-                task.published = moved = True
-                self._unpublished.remove(task)
+            if self._unpublished:
+                for task in list(filter(self.publish, self._unpublished)):
+                    task.published = moved = True
+                    self._unpublished.remove(task)
 
     def _by_priority(self) -> list[list[Task]]:
         """Queues, those of streams of high priority first: it is seen in nothing but the order of what may happen."""
