@@ -6,6 +6,7 @@ left out is said in the header, so that it is never taken for a pass.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import re
 from pathlib import Path
@@ -28,3 +29,8 @@ def pytest_report_header() -> list[str]:
     if not collect_ignore:
         return []
     return [f"without {' and '.join(_MISSING)} (the extra 'test'), not collected: {', '.join(collect_ignore)}"]
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays to the end: the garbage collector need not look through it again and again."""
+    gc.freeze()

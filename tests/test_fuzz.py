@@ -293,13 +293,13 @@ def test_a_run_by_time_ends_and_one_that_is_interrupted_says_so(
 @pytest.mark.skipif(not find("opencl").here, reason="needs an OpenCL runtime")
 def test_a_real_runtime_in_real_time(tmp_path: Path) -> None:
     def fuzz(*more: object) -> Any:
-        return cli("fuzz", "--backend", "opencl", "--size", "small", "--programs", 100, "--out", tmp_path, *more)
+        return cli("fuzz", "--backend", "opencl", "--size", "small", "--programs", 50, "--out", tmp_path, *more)
 
     assert "0 with a finding" in fuzz().out
     assert fuzz("--fault", "query-always-true").code == 1
     (text,) = load(tmp_path / "corpus")
     assert size_of(read_text(text)[0]) == 2  # by the fast path, judged in the end
-    assert fuzz("--fault", "wait-dropped").code == 1
+    assert fuzz("--fault", "wait-dropped", "--shrink-seconds", 1).code == 1
 
 
 def test_what_gave_no_verdict_is_no_pass(tmp_path: Path) -> None:

@@ -67,8 +67,11 @@ def test_an_absent_backend_that_is_asked_for_fails_with_the_reason(
     assert found.reason in done.out
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
-@pytest.mark.parametrize("marker", [(), ("-m", "not cuda")], ids=["plain", "not-cuda"])
+@pytest.mark.parametrize(
+    ("marker", "workers"),
+    [((), ()), (("-m", "not cuda"), ("-n", "2"))],
+    ids=["plain", "not-cuda-xdist"],
+)
 def test_an_absent_backend_that_is_not_asked_for_is_no_failure(
     tmp_path: Path, marker: tuple[str, ...], workers: tuple[str, ...]
 ) -> None:

@@ -86,6 +86,7 @@ class Device(Beside):
         self.asked: dict[str, int] = {}
         self._order = list(order)
         self._queues: dict[Any, list[Task]] = {}
+        self._gated: dict[str, list[Task]] = {}
         self._prioritised = False
         self._last: dict[str, Task] = {}  # stream -> what was queued on it last
         self._unpublished: list[Task] = []
@@ -266,6 +267,8 @@ class Device(Beside):
         task.tied = tuple(last.values())
         task.queued = self.clock
         self.tasks.append(task)
+        if task.gate is not None:
+            self._gated.setdefault(task.gate, []).append(task)
         self._last[task.stream] = task
         self._prioritised |= is_high_priority(task.stream)
         self._queues.setdefault(self.queue_of(task.stream), []).append(task)
@@ -278,7 +281,7 @@ class Device(Beside):
     def open(self, gate: str) -> None:
         """The host opens a gate."""
         self.opened.add(gate)
-        if any(task.gate == gate and task.done for task in self.tasks):
+        if any(task.done for task in self._gated.get(gate, ())):
             self.gates_ended.add(gate)  # it held nothing any more
         self.settle()
 
@@ -362,7 +365,7 @@ class Device(Beside):
             elif self.operation:
                 self._timer(self.clock + self.operation, task)
         holds = task.gate is not None and (self.functions_hold or not task.function)
-        if holds and task.gate not in self.opened | self.gates_ended:
+        if holds and task.gate not in self.opened and task.gate not in self.gates_ended:
             return False
         if task.gate is None and self.clock < task.started + self.operation:
             return False
