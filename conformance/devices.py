@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Final
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
 from probes.across import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from conformance.backends.api import DeviceInfo
     from probes.probe import Case
+
+
+#: Seconds between two tries for a lock that is held.
+POLL: Final = 0.005
 
 
 class DeviceLocks:
@@ -30,10 +35,10 @@ class DeviceLocks:
         self._stack = ExitStack()
 
     def hold(self, *, both: bool = False) -> None:
-        """Wait until these are held, and no others. Keeps what is held already if it is the same."""
+        """Wait until these are held, and no others. Keeps what is held already if it is the same and nobody waits."""
         names = {self._device.lock, self._device.second if both else None} - {None}
         wanted = sorted(name for name in names if name is not None)
-        if wanted == self._held:
+        if wanted == self._held and not any(map(waited_for, wanted)):
             return
         self.release()
         for name in wanted:
@@ -46,12 +51,41 @@ class DeviceLocks:
         self._stack.close()
 
 
-def lock_named(name: str | None) -> AbstractContextManager[object]:
-    """The lock of this name (`DeviceInfo.lock`); nothing for None."""
+@contextmanager
+def lock_named(name: str | None) -> Iterator[None]:
+    """Hold the lock of this name (`DeviceInfo.lock`); nothing for None.
+
+    Whoever waits for it holds the place next to it meanwhile: a process that gives a lock back and takes it again
+    at once, as one does case by case, lets the other one in first.
+    """
     if name is None:
-        return nullcontext()
+        yield
+        return
+    lock = FileLock(_file(name))
+    with FileLock(_next(name)).acquire(poll_interval=POLL):
+        lock.acquire(poll_interval=POLL)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def waited_for(name: str) -> bool:
+    """Does somebody wait for the lock of this name?"""
+    try:
+        FileLock(_next(name)).acquire(timeout=0).lock.release()
+    except Timeout:
+        return True
+    return False
+
+
+def _file(name: str) -> Path:
     folder = user_cache_path("stream-conformance", ensure_exists=True)
-    return FileLock(folder / (re.sub(r"[^A-Za-z0-9.-]+", "_", name) + ".lock"))
+    return folder / (re.sub(r"[^A-Za-z0-9.-]+", "_", name) + ".lock")
+
+
+def _next(name: str) -> Path:
+    return _file(f"{name}.next")
 
 
 def spans_two(case: Case) -> bool:

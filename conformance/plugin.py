@@ -19,6 +19,7 @@ from conformance.consistency import check_names
 from conformance.decision import sentence
 from conformance.devices import device_lock, spans_two
 from conformance.errors import SuiteError, UsageError
+from conformance.experiments import expected
 from conformance.fingerprint import set_blocking_variables
 from conformance.judgement.statements import RANK
 from conformance.numbers import DEPTHS, Depth, Numbers
@@ -64,6 +65,10 @@ class Session:
     results: dict[str, list[Result]] = field(default_factory=dict)
     written: list[tuple[str, Report, Path | None]] = field(default_factory=list)
 
+    def asks(self, name: str, probe: Probe, case: Case) -> bool:
+        """Is there an item for this backend, probe and variant?"""
+        return f"{name}:{probe.name}:{case.variant}" in self.collected
+
     def open(self, name: str) -> Opened:
         """The backend, opened once a process. Raises SuiteError, the same one each time: a start may take minutes."""
         if name in self.refused:
@@ -73,7 +78,14 @@ class Session:
         if name not in self.opened:
             faults = self.faults if name == "reference" else ()
             device = (self.device or share(self.config, name)) if name != "reference" else None
-            opening = Opening(name=name, device=device, faults=faults, gate_limit=self.numbers.gate_limit)
+            cases = (case for probe, case in select(self.numbers).cases if self.asks(name, probe, case))
+            opening = Opening(
+                name=name,
+                device=device,
+                faults=faults,
+                gate_limit=self.numbers.gate_limit,
+                expects=expected(cases),
+            )
             try:
                 self.opened[name] = Opened(open_runner(opening, self.numbers, self.depth))
             except SuiteError as error:
@@ -303,7 +315,7 @@ def _report(mine: Session, name: str, results: list[Result]) -> Report:
         if key not in found or RANK.index(result.verdict) > RANK.index(found[key].verdict):
             found[key] = result
     bound = BoundTo(profile=PROFILES[name], surface="vendor")
-    cases = tuple((p, c) for p, c in every.cases if f"{name}:{p.name}:{c.variant}" in mine.collected)
+    cases = tuple((p, c) for p, c in every.cases if mine.asks(name, p, c))
     answers = [found.get((p.name, c.variant)) or lost_result(bound, p, c, "the item gave no answer") for p, c in cases]
     selection = Selection(
         cases=cases,

@@ -187,7 +187,8 @@ class PlantedSession(FaultySession):
         if self.plant == "kept":
             return isinstance(self.latest, Wait)
         assert self.plant == "delay"
-        return self.clock.now() - self.recorded_at[stream] >= DAWDLED
+        now = self.clock.now()
+        return now - self.recorded_at.get(stream, now) >= DAWDLED
 
 
 class PlantedOverApi(FaultyBackend):

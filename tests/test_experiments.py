@@ -17,13 +17,14 @@ from conformance.backends.fault_layer import FaultyBackend
 from conformance.backends.reference import ReferenceBackend
 from conformance.backends.registry import find, open_backend
 from conformance.errors import DeviceError
-from conformance.experiments import EXPERIMENTS, Experiment
+from conformance.experiments import EXPERIMENTS, Experiment, expected
 from conformance.experiments.bench import EXPIRED, Bench, failed, held, unclear
 from conformance.numbers import Numbers
 from conformance.runner import TEST_CHILD, run_one
 from conformance.trial import experiment
 from conformance.trial.state import RunState
 from probes.beside import PROBES
+from probes.catalogue import all_probes
 from reports.records import Result, Verdict
 from reports.render import timeline
 from reports.store import load_report
@@ -365,6 +366,28 @@ def test_another_process_that_cannot_open_the_device_is_a_capability_that_is_mis
     reasons = {result.reason for result in found.values()}
     assert {result.verdict for result in found.values()} == {Verdict.UNSUPPORTED}
     assert all("could not open the device" in reason and "libcuda.so.1 is gone" in reason for reason in reasons)
+
+
+def test_a_call_that_ends_the_other_process_is_a_capability_that_is_missing(
+    torch_backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As a wait for another process's event does across devices on one driver; nothing is said of what it waits for.
+    monkeypatch.setenv("TORCH_DOUBLE_WRONG", "import-wait-crashes")
+    found = {result.variant: result for result in results(torch_backend, ("other-process",)).values()}
+    assert found["wait"].verdict is Verdict.UNSUPPORTED
+    said = "a wait there for an event that is complete: another process: queue: it ended by signal 11 (SIGSEGV)"
+    assert found["wait"].reason == f"ipc-events: {said}"
+    assert {found[look].verdict for look in ("query", "synchronize")} == {Verdict.CONFORMANT}
+
+
+def test_another_process_is_started_when_it_is_expected(torch_backend: Any) -> None:
+    assert expected(all_probes()["other-process"].cases) == ("ipc-events",)
+    assert expected(all_probes()["other-process-across"].cases) == ("ipc-events-across",)
+    assert expected(all_probes()["threads"].cases) == ()
+    torch_backend.beside.expect(("ipc-events", "ipc-events-across"))
+    (started,) = torch_backend.beside.peers.values()  # one device: there is no second one for the other
+    results(torch_backend, ("other-process",))
+    assert list(torch_backend.beside.peers.values()) == [started]
 
 
 def test_another_process_that_stops_answering_costs_one_verdict(

@@ -323,6 +323,28 @@ def test_processes_that_have_each_others_device_as_their_second_never_wait_for_e
     assert worst == [1]
 
 
+def test_who_takes_a_lock_case_by_case_lets_in_who_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "user_cache_path", lambda *_, **__: tmp_path)
+    here = DeviceLocks(DeviceInfo(name="d", lock="a"))
+    there = DeviceLocks(DeviceInfo(name="d", lock="b", second="a"))
+    here.hold()
+    waits = threading.Thread(target=there.hold, kwargs={"both": True}, daemon=True)
+    waits.start()
+    wait_until(lambda: devices.waited_for("a"))
+    again = threading.Thread(target=here.hold, daemon=True)  # the same as it holds, and somebody waits
+    again.start()
+    waits.join(PATIENCE)
+    assert not waits.is_alive()
+    assert again.is_alive()
+    there.release()
+    again.join(PATIENCE)
+    assert not again.is_alive()
+    assert not devices.waited_for("a")
+    here.release()
+
+
 def test_a_case_that_spans_two_devices_holds_both_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "user_cache_path", lambda *_, **__: tmp_path)
     held = []

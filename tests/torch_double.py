@@ -10,6 +10,7 @@ import ctypes
 import itertools
 import mmap
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -121,6 +122,8 @@ class Stream:
                 self.graph.spoilt = True
                 raise AcceleratorError("dependency created on uncaptured work in another stream")
             return
+        if event.crashes:
+            os.kill(os.getpid(), signal.SIGSEGV)
         version = int(event.words[0])
         DEVICE.put(self, lambda: None, lambda: bool(event.words[1] >= version))
 
@@ -138,7 +141,7 @@ class Event:
         self.device_index: int | None = None
         self.timed, self.at = enable_timing, 0.0
         self.after = -1  # how many synchronizes there had been when it was recorded
-        self.path = ""
+        self.path, self.crashes = "", False
         self.words: Any = np.zeros(2, np.uint64)
         if interprocess:
             number, self.path = tempfile.mkstemp()
@@ -200,6 +203,7 @@ class Event:
         wrong = os.environ.get("TORCH_DOUBLE_WRONG", "")
         if wrong != "imports-complete":
             event._map(os.open(handle.decode(), os.O_RDWR))
+        event.crashes = wrong == "import-wait-crashes"
         if wrong == "import-hangs":
             event.query = lambda: time.sleep(60) or False  # type: ignore[method-assign]
         return event

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 
 from conformance.backends.api import Waiter
-from conformance.errors import Unsupported
+from conformance.errors import DeviceError, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +28,10 @@ NAMES: Final[Mapping[str, str]] = {
     "private-streams": "streams that can be destroyed",
     "current-stream": "a stream that a thread's operations go to without being named",
 }
+
+
+class EndedError(DeviceError):
+    """The other process ended in the call that it was asked to make."""
 
 
 class TimedCall(Waiter, Protocol):

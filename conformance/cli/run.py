@@ -25,6 +25,7 @@ from conformance.backends.registry import (
 )
 from conformance.decision import sentence
 from conformance.errors import BackendUnavailable, HarnessError, UsageError
+from conformance.experiments import expected
 from conformance.fingerprint import set_blocking_variables
 from conformance.numbers import DEPTHS, Depth, Numbers
 from conformance.run import Progress, check_writable, run
@@ -192,6 +193,7 @@ def _open(
             faults=faults,
             gate=gate,
             gate_limit=numbers.gate_limit,
+            expects=expected(case for _, case in selection.cases),
         )
         return open_runner(opening, numbers, depth, selection)
 

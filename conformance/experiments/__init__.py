@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from conformance.experiments.bench import Bench
     from conformance.judgement.statements import Statement
+    from probes.probe import Case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,9 @@ class Experiment:
     run: Callable[[Bench], Iterable[Statement]]
     most: int = 20
 
+
+#: What another process does takes seconds until it can be asked: it imports torch.
+_SHARED: Final = "shared"
 
 EXPERIMENTS: Final[Mapping[str, Experiment]] = MappingProxyType(
     {
@@ -40,6 +44,11 @@ EXPERIMENTS: Final[Mapping[str, Experiment]] = MappingProxyType(
         "capture-refused": Experiment(run=capture.refused, most=5),
         "capture-mode": Experiment(run=capture_mode.capture_mode, most=5),
         "replayed": Experiment(run=capture.replayed),
-        "shared": Experiment(run=other_process.shared, most=5),
+        _SHARED: Experiment(run=other_process.shared, most=5),
     }
 )
+
+
+def expected(cases: Iterable[Case]) -> tuple[str, ...]:
+    """The extras that these cases ask for and that take seconds to start, named as in `conformance.backends.extras`."""
+    return tuple(sorted({other_process.extra_of(case) for case in cases if case.experiment == _SHARED}))

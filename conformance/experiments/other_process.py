@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from conformance.backends.extras import peers_of
+from conformance.backends.extras import EndedError, peers_of
 from conformance.errors import Unsupported
 from conformance.experiments.bench import EXPIRED, failed, held, raised, unclear
 from probes.program import Copy, Fill, Gate, Record, Sync, Wait
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from conformance.backends.extras import Imported, Peers
     from conformance.experiments.bench import Bench
     from conformance.judgement.statements import Statement
+    from probes.probe import Case
 
 CLAUSE: Final = "EVT-IPC-1"
+ACROSS: Final = "ipc-events-across"
 #: Seconds in which the other process must have opened its device: it imports what this one has imported.
 START: Final = 60.0
 
@@ -32,13 +34,36 @@ def shared(bench: Bench) -> Iterator[Statement]:
     """Behind a gate the event must pend in the other process, and be seen there once the gate opens."""
     buffers = ("x", "y", "h", "hy")
     with bench.session(streams=("S", "U"), events=("e",), gates=("g1", "g2"), buffers=buffers) as session:
-        peers = peers_of(bench.backend, session, across=dict(bench.case.factors).get("stream") == "far")
+        peers = peers_of(bench.backend, session, across=extra_of(bench.case) == ACROSS)
         _started(bench, peers)
         imported = peers.share("e")
         try:
-            yield _shared(bench, session, imported)
+            waits = bench.choice("look") == "wait"
+            yield (_waits(bench, session, imported) if waits else None) or _shared(bench, session, imported)
         finally:
             imported.close()
+
+
+def extra_of(case: Case) -> str:
+    """Which extra a case needs: another process, with its stream on this device or on the other one."""
+    return ACROSS if dict(case.factors).get("stream") == "far" else "ipc-events"
+
+
+def _waits(bench: Bench, session: Session, imported: Imported) -> Statement | None:
+    """The control of a wait there: one for an event that is complete holds nothing. None if that is so.
+
+    Raises Unsupported if the call ends the other process: then nothing can be said of what it would wait for.
+    """
+    session.issue(Record(stream="S", event="e"))
+    if bench.until(partial(session.query, "e")) is None:
+        return unclear(CLAUSE, "control-late")
+    try:
+        imported.queue(3, behind=True)
+    except EndedError as error:
+        raise Unsupported(extra_of(bench.case), f"a wait there for an event that is complete: {error}") from error
+    if bench.until(lambda: imported.token() == 3) is None:
+        return unclear(CLAUSE, "control: behind a complete event nothing arrives in the other process either")
+    return None
 
 
 def _started(bench: Bench, peers: Peers) -> None:

@@ -20,6 +20,8 @@ from conformance.backends.torch_device.surfaces import external_stream
 from conformance.errors import DeviceError, Unsupported, needed
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from conformance.backends.gates import Native
     from conformance.backends.torch_device import TorchBackend
     from conformance.backends.torch_device.session import TorchSession
@@ -86,6 +88,25 @@ class Beside:
         if name == "ipc-events-across":
             return TorchPeers(self, inside, self.backend.far().index)
         return TorchCurrentStream(inside)
+
+    def expect(self, names: Collection[str]) -> None:
+        """Start what these extras need and takes seconds, so that it is there when it is asked for."""
+        if self.backend.surface == "generic":
+            return
+        with suppress(Unsupported):  # said again by the session that asks
+            if "ipc-events" in names:
+                self.peer(self.backend.index)
+            if "ipc-events-across" in names:
+                self.peer(self.backend.far().index)
+
+    def peer(self, own: int) -> Peer:
+        """The process whose stream is on device ``own``; another one where it has gone. Raises Unsupported."""
+        peer = self.peers.get(own)
+        if peer is not None and peer.refused:
+            raise peer.refusal()
+        if peer is None or peer.gone:
+            peer = self.peers[own] = Peer(self.backend.name, self.backend.index, own)
+        return peer
 
     def idle(self, inside: Inside) -> None:
         """Prove the session's streams idle. Raises DeviceError if they are not."""

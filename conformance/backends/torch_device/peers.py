@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 import conformance
+from conformance.backends.extras import EndedError
 from conformance.backends.torch_device.surfaces import REFUSALS, said
 from conformance.capture import Capture
 from conformance.errors import DeviceError, Unsupported
@@ -75,19 +77,19 @@ class Peer:
         return Unsupported("ipc-events", f"another process: {self.gone}")
 
     def ask(self, what: str, **arguments: Any) -> Any:
-        """Its answer. Raises DeviceError if it has none in time, or the call raised there."""
+        """Its answer. Raises DeviceError if there is none in time, or the call raised there; EndedError if it ended."""
         if self.gone:
             raise DeviceError(f"another process: {self.gone}")
         message = memoryview(msgspec.json.encode({"what": what, **arguments}) + b"\n")
         try:
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._requests, message)
-            line = self._lines.next(ANSWER)
+            if (line := self._lines.next(ANSWER)) is None:
+                self._end(f"{what}: no answer within {ANSWER:g} s")
+                raise DeviceError(f"another process: {self.gone}")
         except EOFError:
-            line = None
-        if line is None:
-            self._end(f"{what}: no answer within {ANSWER:g} s")
-            raise DeviceError(f"another process: {self.gone}")
+            self._end(f"{what}: it ended", ended=True)
+            raise EndedError(f"another process: {self.gone}") from None
         answer = msgspec.json.decode(line)
         if "error" in answer:
             raise DeviceError(f"another process: {what}: {answer['error']}")
@@ -98,31 +100,36 @@ class Peer:
         if not self.gone:
             self._end("it was ended")
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: str, *, ended: bool = False) -> None:
+        """``ended``: it did so by itself, and its code is part of why."""
         said = self._errors.last_line()
-        self.gone = f"{why}; {said}" if said else why
         os.close(self._requests)
         try:
             self._popen.wait(ENDING)
         except subprocess.TimeoutExpired:
             self._popen.kill()
             self._popen.wait()
+        if ended:
+            why = f"{why} {_how(self._popen.returncode)}"
+        self.gone = f"{why}; {said}" if said else why
         os.close(self._answers)
         self._errors.close()
 
 
+def _how(code: int) -> str:
+    """How a process ended, by its code."""
+    with contextlib.suppress(ValueError):
+        return f"by signal {-code} ({signal.Signals(-code).name})"
+    return f"with code {code}"
+
+
 class TorchPeers:
-    """The process as a session has it; it is started when it is first asked for, and kept."""
+    """The process as a session has it; it is started when it is first expected or asked for, and kept."""
 
     def __init__(self, beside: Beside, inside: Inside, own: int) -> None:
         if inside.backend.surface == "generic":
             raise Unsupported("ipc-events", "torch.Event.ipc_handle raises NotImplementedError on every device")
-        peer = beside.peers.get(own)
-        if peer is not None and peer.refused:
-            raise peer.refusal()
-        if peer is None or peer.gone:
-            peer = beside.peers[own] = Peer(beside.backend.name, beside.backend.index, own)
-        self._peer, self._inside = peer, inside
+        self._peer, self._inside = beside.peer(own), inside
 
     @property
     def ready(self) -> bool:
