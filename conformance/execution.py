@@ -278,13 +278,18 @@ class Observer:
         return opinion
 
     def _due(self, buffers: Sequence[str]) -> dict[str, int]:
-        """What copies that may have happened by now leave in the host's buffers: worth a short wait, no more."""
-        return {
+        """What copies that may have happened by now leave in the host's buffers: worth a short wait, no more.
+
+        Not where that is 0, as buffers are from the start. A control from which a wait was taken out has such copies,
+        of what nothing orders before them: whatever comes, comes too early, and 0 never.
+        """
+        left = {
             buffer: self.model.token(node)
             for buffer in buffers
             for node in self.model.copies.get(buffer, ())
             if self.model.is_done(node)
         }
+        return {buffer: value for buffer, value in left.items() if value}
 
     def _watched(self, rounds: int, seconds: float) -> bool:
         """Has a pending event been watched enough? A virtual clock needs no repeated looks, only the time."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 CLAUSE: Final = "EVT-IPC-1"
 ACROSS: Final = "ipc-events-across"
+LATE: Final = "{} there does not see that the event is complete"
+NOTHING: Final = "control: without the wait nothing arrives in the other process either"
 #: Seconds in which the other process must have opened its device: it imports what this one has imported.
 START: Final = 60.0
 
@@ -50,10 +52,13 @@ def extra_of(case: Case) -> str:
 
 
 def _waits(bench: Bench, session: Session, imported: Imported) -> Statement | None:
-    """The control of a wait there: one for an event that is complete holds nothing. None if that is so.
+    """A wait there for an event that is complete holds nothing. None if that is so.
 
     Raises Unsupported if the call ends the other process: then nothing can be said of what it would wait for.
     """
+    imported.queue(1, behind=False)
+    if bench.until(partial(_arrived, session, imported, 1)) is None:
+        return unclear(CLAUSE, NOTHING)
     session.issue(Record(stream="S", event="e"))
     if bench.until(partial(session.query, "e")) is None:
         return unclear(CLAUSE, "control-late")
@@ -61,8 +66,8 @@ def _waits(bench: Bench, session: Session, imported: Imported) -> Statement | No
         imported.queue(3, behind=True)
     except EndedError as error:
         raise Unsupported(extra_of(bench.case), f"a wait there for an event that is complete: {error}") from error
-    if bench.until(lambda: imported.token() == 3) is None:
-        return unclear(CLAUSE, "control: behind a complete event nothing arrives in the other process either")
+    if bench.until(partial(_arrived, session, imported, 3)) is None:
+        return failed(CLAUSE, LATE.format("wait"), repeat=True)
     return None
 
 
@@ -96,8 +101,8 @@ def _seen(bench: Bench, session: Session, imported: Imported, gate: str) -> Stat
     how = bench.choice("look")
     session.issue(Record(stream="S", event="e"))
     there, here = _looks(how, session, imported)
-    if how == "wait" and bench.until(partial(_first, session, imported), bench.numbers.concurrency) is None:
-        return unclear(CLAUSE, "control: without the wait nothing arrives in the other process either")
+    if how == "wait" and bench.until(partial(_arrived, session, imported, 1), bench.numbers.concurrency) is None:
+        return unclear(CLAUSE, NOTHING)
     local = bench.slips(here)
     early, ended = bench.slips(there), session.ended(gate)
     bench.note(f"{gate} closed", events={"e there": ("PEND", early), "e here": ("PEND", local)})
@@ -112,14 +117,14 @@ def _seen(bench: Bench, session: Session, imported: Imported, gate: str) -> Stat
     if not bench.control(local_after):
         return unclear(CLAUSE, "control-late")
     if after is None:
-        return failed(CLAUSE, f"{how} there does not see that the event is complete", repeat=True)
+        return failed(CLAUSE, LATE.format(how), repeat=True)
     return None
 
 
-def _first(session: Session, imported: Imported) -> bool:
-    """Has the token that waits for nothing arrived there? Asked beside a question to the device."""
+def _arrived(session: Session, imported: Imported, token: int) -> bool:
+    """Has this token arrived there? Asked beside a question to the device."""
     session.query_stream("U")
-    return imported.token() == 1
+    return imported.token() == token
 
 
 def _looks(how: str, session: Session, imported: Imported) -> Looks:
@@ -146,8 +151,7 @@ def _looks(how: str, session: Session, imported: Imported) -> Looks:
             if not queued:
                 imported.queue(2, behind=True)
                 queued = True
-            session.query_stream("U")
-            return imported.token() == 2
+            return _arrived(session, imported, 2)
 
         return token, lambda: session.read("hy") == 2
     return imported.query, lambda: session.query("e")
