@@ -25,6 +25,8 @@ pytestmark = [
     pytest.mark.skipif(len(CUDA.devices) < 2, reason=f"{SECOND}: {len(CUDA.devices)} NVIDIA device"),
 ]
 
+CRASHES = "ipc-events-across: a wait there for an event that is complete: another process: queue: it ended by signal"
+
 PROBES = [probe for probe in all_probes().values() if probe.family == "two devices"]
 ACROSS = [part for probe in PROBES for part in ("--probe", probe.name)]
 
@@ -53,6 +55,8 @@ def test_every_case_across_devices_is_judged(device: int, surface: str, tmp_path
     left = {(r.probe, r.variant): r.reason for r in report.results if r.verdict is not Verdict.CONFORMANT}
     if surface == "generic":  # it has no blocking flag, and no handle for other processes
         left = {key: why for key, why in left.items() if not why.startswith(("event-flag-blocking", "ipc-events"))}
+    # A driver may crash in a wait for an event of another process's device: docs/hardware.md.
+    left = {key: why for key, why in left.items() if not why.startswith(CRASHES)}
     assert left == {}
     assert report.header.device.uuid
     assert report.header.device.second not in ("", report.header.device.uuid)
