@@ -29,6 +29,8 @@ CRASHES = "ipc-events-across: a wait there for an event that is complete: anothe
 
 PROBES = [probe for probe in all_probes().values() if probe.family == "two devices"]
 ACROSS = [part for probe in PROBES for part in ("--probe", probe.name)]
+#: Those of a quick run.
+QUICK = [part for probe in PROBES if any(case.quick for case in probe.cases) for part in ("--probe", probe.name)]
 
 
 def run(out: Path, *options: object, codes: tuple[int, ...] = (0,)) -> None:
@@ -64,7 +66,7 @@ def test_every_case_across_devices_is_judged(device: int, surface: str, tmp_path
 
 @pytest.mark.parametrize("name", SESSIONS)
 def test_a_fault_across_devices_is_found_by_its_clause(name: str, tmp_path: Path) -> None:
-    run(tmp_path / "out", "--fault", name, "--depth", "quick", *ACROSS, codes=(1,))
+    run(tmp_path / "out", "--fault", name, "--depth", "quick", *QUICK, codes=(1,))
     fault, report = fault_of(name), load_report(tmp_path / "out")
     assert fault is not None
     assert fault.killed_by in broken(report) <= fault.allowed

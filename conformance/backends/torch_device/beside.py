@@ -117,6 +117,8 @@ class Beside:
         """End the threads and the other process."""
         self.threads.close()
         for peer in self.peers.values():
+            peer.dismiss()  # all of them first: each takes a while to give its device back
+        for peer in self.peers.values():
             peer.close()
 
 

@@ -95,15 +95,21 @@ class Peer:
             raise DeviceError(f"another process: {what}: {answer['error']}")
         return answer["value"]
 
+    def dismiss(self) -> None:
+        """Have it end, and do not wait for that."""
+        if self._requests >= 0:
+            os.close(self._requests)
+            self._requests = -1
+
     def close(self) -> None:
-        """Have it end."""
+        """Have it end, and see it gone."""
         if not self.gone:
             self._end("it was ended")
 
     def _end(self, why: str, *, ended: bool = False) -> None:
         """``ended``: it did so by itself, and its code is part of why."""
         said = self._errors.last_line()
-        os.close(self._requests)
+        self.dismiss()
         try:
             self._popen.wait(ENDING)
         except subprocess.TimeoutExpired:
