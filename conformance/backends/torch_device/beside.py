@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from conformance.backends.gates import GateError, GateUnsupported
 from conformance.backends.threads import HostThreads, SessionThreads
+from conformance.backends.torch_device.far import missing, second_index
 from conformance.backends.torch_device.graphs import DriverGraphs
 from conformance.backends.torch_device.inside import Inside
 from conformance.backends.torch_device.peers import Peer, TorchPeers
@@ -91,13 +92,14 @@ class Beside:
 
     def expect(self, names: Collection[str]) -> None:
         """Start what these extras need and takes seconds, so that it is there when it is asked for."""
-        if self.backend.surface == "generic":
+        backend = self.backend
+        if backend.surface == "generic":
             return
-        with suppress(Unsupported):  # said again by the session that asks
+        with suppress(Unsupported, OSError):  # said again when a session asks
             if "ipc-events" in names:
-                self.peer(self.backend.index)
-            if "ipc-events-across" in names:
-                self.peer(self.backend.far().index)
+                self.peer(backend.index)
+            if "ipc-events-across" in names and not missing(backend.module, backend.vendor.module, backend.surface):
+                self.peer(second_index(backend.module, backend.index))
 
     def peer(self, own: int) -> Peer:
         """The process whose stream is on device ``own``; another one where it has gone. Raises Unsupported."""

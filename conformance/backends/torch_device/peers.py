@@ -100,6 +100,8 @@ class Peer:
         if self._requests >= 0:
             os.close(self._requests)
             self._requests = -1
+            if not self._ready:
+                self._popen.kill()  # it is importing still, hears nothing, and nothing was asked of it
 
     def close(self) -> None:
         """Have it end, and see it gone."""
