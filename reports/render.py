@@ -88,9 +88,9 @@ def price_lines(decision: Decision) -> list[str]:
         lines.append(f"price: {what}: {', '.join(shown)}")
     told: list[tuple[str, tuple[tuple[int, int], ...]]] = []
     for coupling in price.couplings:
-        same = (coupling.what, tuple(map(tuple, coupling.pairs)))
+        same = (coupling.what, tuple((one, other) for one, other in coupling.pairs))
         if coupling.pairs and same not in told:  # other streams beside them changed nothing
-            told.append(same)  # type: ignore[arg-type]  # pairs are of two
+            told.append(same)
             pairs = ", ".join(f"{i}-{j}" for i, j in coupling.pairs[:8])
             more = f" and {len(coupling.pairs) - 8} more" if len(coupling.pairs) > 8 else ""
             beside = f", beside {coupling.beside} others" if coupling.beside else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from conformance.errors import Unsupported
@@ -318,7 +319,7 @@ def _nudge(walking: _Walk, again: float) -> None:
     if walking.take(Nudge.BESIDE, "", lambda: issue(Fill(stream=BESIDE, buffer=SCRATCH, value=2))):
         return
     for nudge, gate in walking.gates():
-        if walking.take(nudge, f"open {gate}", lambda gate=gate: walking.open(gate)):  # type: ignore[misc]
+        if walking.take(nudge, f"open {gate}", partial(walking.open, gate)):
             return
     if walking.take(Nudge.SYNC_STREAM, "", lambda: walking.synchronize(SyncStream(stream=stream))):
         return
@@ -347,7 +348,7 @@ def alone(
             opened = f"open {FOREIGN_GATE}"
             if not walking.take(Nudge.OTHER_GATE, opened, lambda: walking.session.open(FOREIGN_GATE)):
                 for nudge, gate in walking.gates():
-                    if walking.take(nudge, f"open {gate}", lambda gate=gate: walking.open(gate)):  # type: ignore[misc]
+                    if walking.take(nudge, f"open {gate}", partial(walking.open, gate)):
                         break
     finally:
         walking.session.close()
