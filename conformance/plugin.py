@@ -26,7 +26,8 @@ from conformance.numbers import DEPTHS, Depth, Numbers
 from conformance.run import check_writable, finish
 from conformance.runner import Runner, open_runner
 from conformance.selection import Selection, select
-from conformance.trial.result import BoundTo, lost_result
+from conformance.trial.record import BoundTo
+from conformance.trial.result import lost_result
 from reports.records import Header, Report, Result, Verdict
 from reports.render import markdown, no_gate, timeline
 from reports.store import write_report

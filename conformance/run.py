@@ -13,7 +13,7 @@ from conformance.header import now
 from conformance.numbers import Depth
 from conformance.price import priced
 from conformance.private import private
-from conformance.trial.result import merge
+from conformance.trial.record import merge
 from reports import store
 from reports.records import ClauseResult, Header, Report, Result, Verdict
 from reports.render import markdown

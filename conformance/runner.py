@@ -25,7 +25,8 @@ from conformance.measure.found import Measurement
 from conformance.trial.case import run_case
 from conformance.trial.experiment import run_experiment
 from conformance.trial.pipeline import measure_pipe
-from conformance.trial.result import BoundTo, experiment_result, lost_result, result_of, ring_result, skipped_ring
+from conformance.trial.record import BoundTo
+from conformance.trial.result import experiment_result, lost_result, result_of, ring_result, skipped_ring
 from conformance.trial.state import RunState
 
 if TYPE_CHECKING:

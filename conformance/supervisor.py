@@ -1,33 +1,26 @@
 """The parent's side of a child process: hardware that hangs or crashes costs one verdict. docs/rules.md 7.
 
 The child has its own session, so Ctrl-C reaches only the parent. It answers over a pipe of its own;
-what it and its vendor's libraries print goes to files that are kept short.
+what it and its vendor's libraries print goes to files that are kept short (`conformance.child_process`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import subprocess
 import sys
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-import conformance
 from conformance.backends.api import GateKind
-from conformance.capture import Capture
+from conformance.child_process import Lost, Process
 from conformance.errors import BackendUnavailable, HarnessError, SuiteError, UsageError
 from conformance.measure import PARTS
 from conformance.measure.found import Measurement
 from conformance.messages import (
-    Answer,
-    Beat,
     Diagnose,
     Diagnosed,
     Done,
@@ -36,15 +29,10 @@ from conformance.messages import (
     Failed,
     Hello,
     Limits,
-    Lines,
     Measure,
     Measured,
-    OpenGates,
     Run,
     Start,
-    Stop,
-    answer_of,
-    send,
 )
 from conformance.pipeline.jobs import lost
 from conformance.trial.result import lost_result
@@ -63,10 +51,6 @@ if TYPE_CHECKING:
     from reports.pipeline import Parts
     from reports.records import Header, Result
 
-#: Seconds between two looks at what the child has printed, while it is waited for.
-TRIM_EVERY: Final = 0.25
-#: Seconds that a killed child is waited for: one inside its driver may not die at once, or ever.
-DYING: Final = 10.0
 #: Starts in a row until no further child is tried.
 STARTS: Final = 2
 #: What a child may refuse by these names is the user's to mend, and is raised here as it was there.
@@ -77,148 +61,12 @@ REFUSALS: Final[dict[str, type[SuiteError]]] = {"UsageError": UsageError, "Backe
 Asked = TypeVar("Asked", Done, Measured, Driven, Diagnosed)
 
 
-class _Lost(Exception):
-    """The child gave no answer; the text is why."""
-
-
 class _Refused(Exception):
     """The child could not open its device, and said why."""
 
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.text)
         self.kind = failed.kind
-
-
-class _Process:
-    """One child process."""
-
-    def __init__(self, start: Start, words: Words | None) -> None:
-        self.limits, self._words = start.limits, words
-        self._writing, self._closed = threading.Lock(), False
-        self._output, self._errors = Capture(), Capture()
-        requests, self._requests = os.pipe()
-        self._answers, answers = os.pipe()
-        self._lines = Lines(self._answers)
-        try:
-            self._popen = subprocess.Popen(
-                # By name in the folder that this package is in, so that the child is of the same suite.
-                [sys.executable, "-m", "conformance.child", str(requests), str(answers)],
-                cwd=Path(conformance.__file__).parents[1],
-                stdin=subprocess.DEVNULL,
-                stdout=self._output.file,
-                stderr=self._errors.file,
-                pass_fds=[requests, answers, *([words.fd] if words is not None else [])],
-                start_new_session=True,
-            )
-        except OSError as error:
-            self._close_files()
-            raise _Lost(f"crash: {error}") from None
-        except BaseException:
-            self._close_files()
-            raise
-        finally:
-            os.close(requests)
-            os.close(answers)
-        self.tell(start)
-
-    def tell(self, message: msgspec.Struct) -> None:
-        """Send a message; a child that has gone is found out by who waits for its answer."""
-        with self._writing, contextlib.suppress(BrokenPipeError):
-            if not self._closed:
-                send(self._requests, message)
-
-    def interrupt(self) -> None:
-        """From any thread: open the gates, and have the child end after that."""
-        if self._words is not None:
-            self._words.open_all()
-        self.tell(Stop())
-
-    def answer(self, silence: float) -> Hello | Done | Measured | Driven | Diagnosed | Failed:
-        """The next answer that is no beat. Raises _Lost for a child that hangs or has ended."""
-        while isinstance(message := self._message(silence), Beat):
-            pass
-        return message
-
-    def _message(self, silence: float) -> Answer:
-        message = self._within(silence)
-        if message is None:
-            # It may only be a gate that nobody opens: open all, in memory and by word, and wait for one to end.
-            self.tell(OpenGates())
-            message = self._within(self.limits.gate, opening=True)
-        if message is None:
-            raise _Lost(f"hang: no answer for {silence + self.limits.gate:g} s")
-        return message
-
-    def _within(self, seconds: float, *, opening: bool = False) -> Answer | None:
-        deadline = time.monotonic() + seconds
-        while True:
-            if opening and self._words is not None:
-                self._words.open_all()
-            self._output.trim()
-            self._errors.trim()
-            left = max(0.0, deadline - time.monotonic())
-            try:
-                line = self._lines.next(min(left, TRIM_EVERY))
-            except EOFError:
-                raise _Lost(f"crash: {self._how_it_ended()}") from None
-            if line is not None:
-                try:
-                    return answer_of(line)
-                except msgspec.DecodeError as error:
-                    raise _Lost(f"crash: an answer that is none ({error})") from None
-            if not left:
-                return None
-
-    def _how_it_ended(self) -> str:
-        """In words. The child is not reaped yet, so that its group's number stays its own."""
-        said = self._errors.last_line() or self._output.last_line()
-        tail = f"; {said}" if said else ""
-        status = self._wait(self.limits.gate)
-        if status is None:
-            return f"it closed its pipe and goes on{tail}"
-        if status.si_code == os.CLD_EXITED:
-            return f"exit code {status.si_status}{tail}"
-        with contextlib.suppress(ValueError):
-            return f"signal {status.si_status} ({signal.Signals(status.si_status).name}){tail}"
-        return f"signal {status.si_status}{tail}"
-
-    def _wait(self, seconds: float) -> Any:
-        """How the child ended, without reaping it; None if it has not in time."""
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                status = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-            except ChildProcessError:
-                return None  # reaped by someone else
-            if status is not None or time.monotonic() >= deadline:
-                return status
-            time.sleep(0.005)
-
-    def end(self, *, politely: bool) -> None:
-        """End the child and everything it started. Politely: it opens its gates first, one gate limit at most."""
-        try:
-            if self._words is not None:
-                self._words.open_all()
-            if politely:
-                self.tell(Stop())
-                self._wait(self.limits.gate)
-        finally:
-            # Even if a second Ctrl-C came meanwhile. Nobody has reaped the leader, so the group is still ours.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._popen.pid, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._popen.wait(DYING)
-            self._close_files()
-
-    def _close_files(self) -> None:
-        with self._writing:
-            self._closed = True
-            os.close(self._requests)
-        os.close(self._answers)
-        self._output.close()
-        self._errors.close()
-        if self._words is not None:
-            self._words.close()
 
 
 class ChildRunner:
@@ -244,7 +92,7 @@ class ChildRunner:
         self._opening, self._numbers, self._depth, self._restricted = opening, numbers, depth, restricted
         self._make_words, self._factory = make_words, factory
         self._state = RunState(numbers)
-        self._process: _Process | None = None
+        self._process: Process | None = None
         self._hello: Hello | None = None
         self._answered = False  # did any child give a verdict?
         self._gone = ""  # why no further child is tried
@@ -333,7 +181,7 @@ class ChildRunner:
             raise HarnessError(f"the diagnosis on {self._opening.name} was cut short ({answer}); run it again")
         return answer.diagnosis
 
-    def _ask(self, process: _Process, request: Run | Measure | Drive | Diagnose, expected: type[Asked]) -> Asked | str:
+    def _ask(self, process: Process, request: Run | Measure | Drive | Diagnose, expected: type[Asked]) -> Asked | str:
         """The child's answer, or why there is none. A child that gave none, or is spent, is ended."""
         process.limits = self.limits
         try:
@@ -344,7 +192,7 @@ class ChildRunner:
                     self._end(politely=False)
                 return answer
             reason = f"error: {answer.text}" if isinstance(answer, Failed) else "crash: an answer to something else"
-        except _Lost as lost:
+        except Lost as lost:
             reason = str(lost)
         except BaseException:
             self.close()  # Ctrl-C: the gates are opened before anything else is done
@@ -374,7 +222,7 @@ class ChildRunner:
         if process is not None:
             process.end(politely=politely)
 
-    def _ready(self) -> _Process | None:
+    def _ready(self) -> Process | None:
         """A child that has opened the device, None if no further one is tried."""
         why = ""
         for _ in range(0 if self._process is not None or self._gone else STARTS):
@@ -398,7 +246,7 @@ class ChildRunner:
             if self._hello is None and refused.kind in REFUSALS:
                 raise REFUSALS[refused.kind](str(refused)) from None
             return str(refused)
-        except _Lost as lost:
+        except Lost as lost:
             self._end(politely=False)
             return str(lost)
         except BaseException:
@@ -422,17 +270,17 @@ class ChildRunner:
         words = self._make_words() if self._make_words is not None else None
         if words is not None:
             start = msgspec.structs.replace(start, opening=replace(self._opening, words=words.fd))
-        self._process = _Process(start, words)
+        self._process = Process(start, words)
         answer = self._process.answer(self.limits.start)
         if isinstance(answer, Failed):
             raise _Refused(answer)
         if not isinstance(answer, Hello):
-            raise _Lost("crash: a result instead of a greeting")
+            raise Lost("crash: a result instead of a greeting")
         if self._hello is None:
             self._hello = answer
         elif (here := _facts(answer)) != (before := _facts(self._hello)):
             # Results of two devices, or of gates of another kind, do not belong in one report.
-            raise _Lost(f"another device or gate than before: {here} after {before}")
+            raise Lost(f"another device or gate than before: {here} after {before}")
 
 
 def _facts(hello: Hello) -> str:

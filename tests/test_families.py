@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch_double as double
 from judgement_helpers import At, Controls, looks
+from torch_double_driver import Ladder
 
 from conformance.backends import torch_device
 from conformance.backends.reference import ReferenceBackend
@@ -194,7 +195,7 @@ def test_a_late_event_and_one_without_control_say_nothing_of_how_soon() -> None:
 @pytest.fixture
 def torch_backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
     monkeypatch.setitem(sys.modules, "torch", double.torch)  # type: ignore[arg-type]  # a stand-in
-    monkeypatch.setattr(torch_device, "Ladder", double.Ladder)
+    monkeypatch.setattr(torch_device, "Ladder", Ladder)
     backend = torch_device.TorchBackend("cuda")
     yield backend
     backend.close()
@@ -233,7 +234,7 @@ def test_a_device_that_publishes_only_at_a_synchronize_is_judged_and_not_given_u
     monkeypatch: pytest.MonkeyPatch, observe: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", double.torch)  # type: ignore[arg-type]  # a stand-in
-    monkeypatch.setattr(torch_device, "Ladder", double.Ladder)
+    monkeypatch.setattr(torch_device, "Ladder", Ladder)
     monkeypatch.setattr(double, "WRONG", {"publishes-at-sync"})  # from the warm-up on
     backend = torch_device.TorchBackend("cuda")
     try:

@@ -13,6 +13,7 @@ import two_references
 from children import PATIENCE, wait_until
 from filelock import FileLock, Timeout
 from helpers import ROOT, cli, environment, python
+from torch_double_driver import Ladder
 
 import conformance.backends.torch_device as torch_device
 from conformance import devices
@@ -129,7 +130,7 @@ def test_an_operation_on_another_devices_buffers_alone_is_no_program(text: str) 
 @pytest.fixture
 def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
     monkeypatch.setitem(sys.modules, "torch", double.torch)  # type: ignore[arg-type]  # a stand-in
-    monkeypatch.setattr(torch_device, "Ladder", double.Ladder)
+    monkeypatch.setattr(torch_device, "Ladder", Ladder)
     monkeypatch.setattr(double.DEVICE, "count", 2)
     backend = torch_device.TorchBackend("cuda", "1")
     yield backend
@@ -193,7 +194,7 @@ def test_a_second_device_that_does_not_work_is_a_capability_that_is_missing(
     def refuse(*_: object) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(double.Ladder, "elsewhere", refuse)
+    monkeypatch.setattr(Ladder, "elsewhere", refuse)
     assert pair.unsupported(SECOND) == "RuntimeError: out of memory"
     assert {r.verdict for r in results(pair, every=False).values()} == {Verdict.UNSUPPORTED}
 

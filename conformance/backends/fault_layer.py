@@ -15,6 +15,7 @@ from typing import Final
 
 from conformance.backends.api import Backend, Clock, DeviceInfo, GateKind, Opinion, Request, Session, Waiter
 from conformance.backends.fault_across import SESSIONS as ACROSS
+from conformance.backends.fault_blocking import SESSIONS as BLOCKING
 from conformance.backends.fault_calls import SESSIONS as CALLS
 from conformance.backends.fault_calls import HeldCall, Through, extra_below
 from conformance.backends.fault_captures import SESSIONS as CAPTURES
@@ -39,7 +40,15 @@ from probes.program import (
 )
 
 #: Faults that are sessions of their own.
-SESSIONS: Final[Mapping[str, type[Through]]] = {**CALLS, **OPERATIONS, **EXTRAS, **CAPTURES, **ACROSS, **WAITS}
+SESSIONS: Final[Mapping[str, type[Through]]] = {
+    **CALLS,
+    **OPERATIONS,
+    **BLOCKING,
+    **EXTRAS,
+    **CAPTURES,
+    **ACROSS,
+    **WAITS,
+}
 
 #: What each fault delays or changes, for ``explain`` and reports.
 FAULTS: Final[Mapping[str, str]] = {

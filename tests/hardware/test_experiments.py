@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from helpers import environment, python
 
-from conformance.backends.fault_extras import SESSIONS
+from conformance.backends.fault_blocking import SESSIONS as BLOCKING
+from conformance.backends.fault_extras import SESSIONS as EXTRAS
 from conformance.backends.registry import find
 from conformance.faults import fault_of
 from probes.beside import PROBES
@@ -48,7 +49,7 @@ def test_every_experiment_is_answered(tmp_path: Path) -> None:
     assert {r.experiment for r in report.results} == {case.experiment for probe in PROBES for case in probe.cases}
 
 
-@pytest.mark.parametrize("name", SESSIONS)
+@pytest.mark.parametrize("name", [*BLOCKING, *EXTRAS])
 def test_a_fault_over_the_api_is_found_by_its_clause(name: str, tmp_path: Path) -> None:
     fault = fault_of(name)
     assert fault is not None

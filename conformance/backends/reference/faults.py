@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from conformance.backends.reference import across
+from conformance.backends.reference import across, beside_faults
 from conformance.backends.reference.device import Device, Task
 from conformance.errors import UsageError, unknown_name
 from probes.program import DEFAULT_STREAM, Wait, WaitStream, is_high_priority
@@ -363,15 +363,13 @@ def hooks_of(name: str) -> Hooks:
         return {"queue_of": lambda device, stream: device.rank(stream) % count}
     if name in FAULTS:
         return FAULTS[name]
-    from conformance.backends.reference import beside  # it needs the sessions, which need this module
-
-    for table in (across.FAULTS, beside.FAULTS):
+    for table in (across.FAULTS, beside_faults.FAULTS):
         if name in table:
             return table[name]
     base = name.removesuffix("-device")
     if base != name and base.startswith("late-") and "publish" in FAULTS.get(base, {}):
         return FAULTS[base] | {"satisfied": _published}
-    known = [*FAULTS, *across.FAULTS, *beside.FAULTS, *(f"queues-{k}" for k in range(1, 8))]
+    known = [*FAULTS, *across.FAULTS, *beside_faults.FAULTS, *(f"queues-{k}" for k in range(1, 8))]
     raise UsageError(unknown_name("fault", name, known, "(see 'stream-conformance list --faults')"))
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Beside:
-    """The device's answers to what experiments ask; `conformance.backends.reference.beside` asks them."""
+    """The device's answers to what experiments ask, in sessions (`beside`) and in what these give (`extras`)."""
 
     #: The host thread that makes the call at hand.
     thread = "main"
