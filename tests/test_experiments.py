@@ -14,7 +14,7 @@ from helpers import cli
 from conformance.backends.reference import ReferenceBackend
 from conformance.backends.registry import find, open_backend
 from conformance.errors import DeviceError
-from conformance.experiments import EXPERIMENTS, Experiment
+from conformance.experiments import EXPERIMENTS, Experiment, threads
 from conformance.experiments.bench import EXPIRED, Bench, failed, held, unclear
 from conformance.numbers import Numbers
 from conformance.runner import TEST_CHILD, run_one
@@ -116,6 +116,24 @@ def test_a_repetition_whose_gate_ended_by_itself_is_done_again(monkeypatch: pyte
     assert result.verdict is Verdict.CONFORMANT
     assert tries == {1: 3, 2: 3}
     assert "a look" in timeline(result)
+
+
+@pytest.mark.parametrize("procedure", ["_handed", "_at_once"])
+def test_a_control_whose_gate_ended_by_itself_is_no_answer(procedure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, controls = getattr(threads, procedure), [0]
+
+    def once(bench: Bench, *, threaded: bool) -> tuple[str, str]:
+        if not threaded:
+            controls[0] += 1
+            if controls[0] == 1:
+                return "another thread sees the event early", EXPIRED
+        answer: tuple[str, str] = plain(bench, threaded=threaded)
+        return answer
+
+    monkeypatch.setattr(threads, procedure, once)
+    found = results(ReferenceBackend(), ("threads",))
+    assert {result.verdict for result in found.values()} == {Verdict.CONFORMANT}
+    assert controls[0] > 1
 
 
 def test_what_the_device_raises_costs_one_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
