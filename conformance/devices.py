@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 #: Seconds between two tries for a lock that is held.
-POLL: Final = 0.005
+POLL: Final = 0.001
 
 
 class DeviceLocks:

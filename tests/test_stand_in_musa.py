@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 stand_in = stand_in_helpers.stand_in
 
+#: Standard depth for what is right, quick for what is late.
+CLEAN = ("--sc-repeat", 3)
 QUICK = ("--sc-depth", "quick")
 #: What a decision for two in flight needs, where every other probe runs under other names.
 PROBES = "publication or second-gate or ring"
@@ -75,7 +77,7 @@ def check_clean(report: Any, backend: str) -> set[str]:
 
 def test_a_clean_device_passes_through_torch_musa(stand_in: Any, tmp_path: Path) -> None:
     musa = stand_in("musa")
-    done = musa.pytest(tmp_path, "--sc-repeat", 2, "--sc-max-in-flight", 2)
+    done = musa.pytest(tmp_path, *CLEAN, "--sc-max-in-flight", 2)
     assert done.code == 0, done.out
     assert "failed" not in done.out
     report = report_of(tmp_path)
@@ -128,7 +130,7 @@ def test_a_fault_laid_over_torch_musa_is_found_and_is_not_the_drivers(stand_in: 
 
 
 def test_torchadas_names_change_nothing(stand_in: Any, tmp_path: Path) -> None:
-    done = stand_in("torchada").pytest(tmp_path, *QUICK, *NEEDED)
+    done = stand_in("torchada").pytest(tmp_path, *CLEAN, *NEEDED)
     assert done.code == 0, done.out
     check_clean(report_of(tmp_path), "musa")
 

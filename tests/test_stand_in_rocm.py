@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import stand_in_helpers
 from stand_in_helpers import findings, report_of
-from test_stand_in_musa import LATE, NEEDED, QUICK, check_clean, check_late
+from test_stand_in_musa import CLEAN, LATE, NEEDED, QUICK, check_clean, check_late
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +15,7 @@ stand_in = stand_in_helpers.stand_in
 
 
 def test_a_clean_device_passes_through_torch_cuda(stand_in: Any, tmp_path: Path) -> None:
-    done = stand_in("rocm").pytest(tmp_path, *QUICK, *NEEDED)
+    done = stand_in("rocm").pytest(tmp_path, *CLEAN, *NEEDED)
     assert done.code == 0, done.out
     report = report_of(tmp_path)
     check_clean(report, "rocm")
