@@ -166,8 +166,12 @@ def run(
     *,
     out: Path | None = None,
     progress: Progress | None = None,
+    measure: bool = True,
 ) -> Report:
-    """Run every case, log each as it ends, and write the report to ``out`` if that is given."""
+    """Run every case, log each as it ends, and write the report to ``out`` if that is given.
+
+    ``measure``: the device's capabilities too, unless the run is quick or a part; they decide no verdict.
+    """
     header = msgspec.structs.replace(runner.header, started=now())
     log = None
     if out is not None:
@@ -185,7 +189,7 @@ def run(
             if log is not None:
                 log.result(result)
         measured: Measurement | None = None
-        if header.depth != Depth.QUICK.value and not selection.restricted:
+        if measure and header.depth != Depth.QUICK.value and not selection.restricted:
             if progress is not None:
                 progress(len(selection.cases), len(selection.cases), "capabilities")
             measured = runner.measure()

@@ -28,6 +28,8 @@ from reports.records import ClauseResult, Report, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from probes.probe import Case
+
 #: Two faults at once: what must be found, and the outcomes for two, three and four steps in flight.
 PAIRS: Final = {
     ("wait-dropped", "queues-1"): (set[str](), ("not-needed",) * 3),
@@ -78,6 +80,20 @@ def devices() -> list[tuple[str, ...]]:
 
 #: The ring's variants that do for a device whose fault is not about events and waits.
 BRIEF: Final = ("default-wait-stream-side-query", "blocking-wait-default-synchronize")
+#: Devices that are the same to every variant of the ring, and take long over each.
+SLOW: Final = ("slow-device", "very-slow-device")
+
+#: The level of each of the ring's four factors that counts in `half`.
+COUNTED: Final = {"flags": "blocking", "spelling": "wait-stream", "main": "default", "observe": "synchronize"}
+
+
+def half(case: Case) -> bool:
+    """Is this the half of the ring's variants in which any three factors meet at each of their levels?
+
+    An odd number of the counted levels: a half fraction of a design of four factors with two levels each
+    (resolution IV). A fault that needs four levels at once would pass it, and no fault of the list does.
+    """
+    return sum(COUNTED[factor] == level for factor, level in case.factors if factor in COUNTED) % 2 == 1
 
 
 def run_device(faults: tuple[str, ...], alias: str | None = None) -> Row:
@@ -85,14 +101,14 @@ def run_device(faults: tuple[str, ...], alias: str | None = None) -> Row:
     numbers = Numbers(repeat=1)
     profile = ELSEWHERE[faults[0]][0] if faults and faults[0] in ELSEWHERE else "reference"
     runner = LocalRunner(ReferenceBackend(faults, alias=alias, profile=profile), numbers, Depth.STANDARD)
-    elsewhere = {fault.name for fault in others.FAULTS} | {"batch-timer", "priorities-ignored", "legal-rerecord"}
+    elsewhere = {fault.name for fault in others.FAULTS} | {"batch-timer", "priorities-ignored", "legal-rerecord", *SLOW}
     brief = bool(faults) and all(name in elsewhere for name in faults)
-    report = run(runner, decisive(numbers, brief=brief), numbers)
+    report = run(runner, decisive(numbers, brief=brief), numbers, measure=False)
     return _row(faults, report)
 
 
 def decisive(numbers: Numbers, *, brief: bool = False) -> Selection:
-    """What a quick run has, and beside it every ring, the two-waits program and the plain variants.
+    """What a quick run has, and beside it the two-waits program and the plain variants; of each ring `half`.
 
     With ``brief`` of each ring two variants only.
     """
@@ -103,7 +119,7 @@ def decisive(numbers: Numbers, *, brief: bool = False) -> Selection:
         cases=tuple(
             (p, c)
             for p, c in every.cases
-            if (c.variant in BRIEF if brief and p.family == "ring" else c.quick)
+            if ((c.variant in BRIEF if brief else half(c)) if p.family == "ring" else c.quick)
             or c.experiment
             or p.name == "two-waits"
             or c.variant in plain
