@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,8 @@ from conformance.consistency import check_names
 from conformance.coverage import WITHOUT_PROBE, untested
 from conformance.errors import HarnessError
 from conformance.faults import DECOYS, FAULTS
-from conformance.selftest import Row, devices, run_device
+from conformance.numbers import Numbers
+from conformance.selftest import BRIEF, Row, decisive, devices, run_device
 from conformance.spec import CLAUSES, Level
 from probes.catalogue import all_probes
 
@@ -34,6 +36,18 @@ def test_each_device_comes_out_as_catalogue_and_matrix_say_under_any_name(faults
     row = run_device(faults, alias)
     assert row.problems == ()
     assert matrix.line(row) == KNOWN[row.name]
+
+
+def test_any_three_factors_of_the_ring_meet_at_each_of_their_levels() -> None:
+    every = [dict(case.factors) for case in all_probes(1)["ring-1-1"].cases]
+    chosen = {c.variant: dict(c.factors) for p, c in decisive(Numbers(repeat=1)).cases if p.name == "ring-1-1"}
+    assert set(BRIEF) < chosen.keys()
+    assert 2 * len(chosen) == len(every)
+    for three in itertools.combinations(every[0], 3):
+        meet, there = (
+            {tuple(case[factor] for factor in three) for case in cases} for cases in (chosen.values(), every)
+        )
+        assert meet == there
 
 
 def test_the_matrix_has_a_line_for_every_device() -> None:
