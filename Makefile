@@ -44,11 +44,12 @@ $(VENV)/.made: pyproject.toml
 		| { grep . || true; } > "$$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/vendor-torch.pth"
 	@touch $@
 
+# Without --no-compile every module of torch would be compiled, for half of the time that this takes.
 $(TEST_VENV)/.made: pyproject.toml
 	@echo "making $(TEST_VENV) (the test packages, torch's CPU build among them)"
 	@$(PYTHON) -m venv --clear $(TEST_VENV)
 	@$(if $(TORCH_INDEX),$(PIP_INTO) $(TEST_VENV) torch==2.13.0 --index-url $(TORCH_INDEX),true)
-	@$(PIP_INTO) $(TEST_VENV) -e '.[test]' || { $(SAY) "the test packages could not be installed into $(TEST_VENV): this needs a network, or an index in PIP_INDEX_URL (TORCH_INDEX= for torch)" >&2; exit 1; }
+	@$(PIP_INTO) $(TEST_VENV) --no-compile -e '.[test]' || { $(SAY) "the test packages could not be installed into $(TEST_VENV): this needs a network, or an index in PIP_INDEX_URL (TORCH_INDEX= for torch)" >&2; exit 1; }
 	@touch $@
 
 clean:

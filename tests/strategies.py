@@ -6,6 +6,7 @@ buffer is written once: so every token has one right value, on every legal devic
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 from hypothesis import strategies as st
@@ -38,6 +39,8 @@ from probes.program import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+#: Programs that a property is tried on. Fewer do where another interpreter is the point, and not the property.
+EXAMPLES: Final = int(os.environ.get("STREAM_CONFORMANCE_EXAMPLES", "150"))
 STREAMS: Final = ("S", "T", "blocking", DEFAULT_STREAM)
 EVENTS: Final = ("e", "f", "n")
 DEVICE_BUFFERS: Final = ("x", "y")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies import programs, queued
+from strategies import EXAMPLES, programs, queued
 
 from conformance.backends.reference.device import Device
 from conformance.backends.reference.faults import make_device
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PEND, MUST, SHOULD, NEVER = Obligation.PEND, Obligation.MUST, Obligation.SHOULD, Obligation.NEVER
 
 several = settings(
-    deadline=None, derandomize=True, max_examples=150, suppress_health_check=[HealthCheck.too_slow], database=None
+    deadline=None, derandomize=True, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow], database=None
 )
 
 #: docs/rules.md 9, "Case core", in its issue order.

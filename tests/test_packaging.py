@@ -142,7 +142,7 @@ def test_the_core_under_other_pythons(version: str, wheel: Path, tmp_path: Path)
         pytest.skip(f"needs an interpreter: no Python {version} on this machine")
     python = make_venv(tmp_path / "venv", wheel, "hypothesis", "jsonschema", python=found)
     core = [path for path in sorted((ROOT / "tests").glob("test_*.py")) if path.stem in CORE]
-    must(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *core)
+    must(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *core, STREAM_CONFORMANCE_EXAMPLES="15")
 
 
 #: The tests of the core: no OpenCL, no torch, no other environment.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import programs
+from strategies import EXAMPLES, programs
 
 from conformance import errors
 from conformance.model import Model, host_points
@@ -42,7 +42,7 @@ from probes.program import (
 )
 from probes.transform import spelled_out, with_other_event, with_plain_streams, without
 
-several = settings(deadline=None, derandomize=True, max_examples=150, database=None)
+several = settings(deadline=None, derandomize=True, max_examples=EXAMPLES, database=None)
 
 #: Where the packages lie, for a child that must find them.
 ROOT = Path(errors.__file__).parents[1]
