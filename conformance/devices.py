@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from probes.probe import Case
 
 
-#: Seconds between two tries for a lock that is held.
+#: Seconds between two tries for a lock that is held, by who is next to get it and by who waits to be that.
 POLL: Final = 0.001
+LONG_POLL: Final = 0.02
 
 
 class DeviceLocks:
@@ -55,14 +56,14 @@ class DeviceLocks:
 def lock_named(name: str | None) -> Iterator[None]:
     """Hold the lock of this name (`DeviceInfo.lock`); nothing for None.
 
-    Whoever waits for it holds the place next to it meanwhile: a process that gives a lock back and takes it again
-    at once, as one does case by case, lets the other one in first.
+    Whoever waits for it holds the place next to it meanwhile, or waits for that: a process that gives a lock back and
+    takes it again at once, as one does case by case, lets somebody else in first.
     """
     if name is None:
         yield
         return
-    lock = FileLock(_file(name))
-    with FileLock(_next(name)).acquire(poll_interval=POLL):
+    lock = FileLock(_file(name), thread_local=False)
+    with FileLock(_next(name), thread_local=False).acquire(poll_interval=LONG_POLL):
         lock.acquire(poll_interval=POLL)
     try:
         yield

@@ -28,7 +28,6 @@ from reports.records import ClauseResult, Report, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from probes.probe import Case
 
 #: Two faults at once: what must be found, and the outcomes for two, three and four steps in flight.
 PAIRS: Final = {
@@ -78,40 +77,39 @@ def devices() -> list[tuple[str, ...]]:
     return [(), *((name,) for name in FAULTS), *((name,) for name in DECOYS), *queues, *PAIRS]
 
 
-#: The ring's variants that do for a device whose fault is not about events and waits.
-BRIEF: Final = ("default-wait-stream-side-query", "blocking-wait-default-synchronize")
+#: All of the ring's variants.
+EVERY: Final = frozenset(case.variant for case in all_probes(1)["ring-1-1"].cases)
+#: Those that do for a device whose fault is not about events and waits.
+BRIEF: Final = frozenset({"default-wait-stream-side-query", "blocking-wait-default-synchronize"})
+#: The level of each of the ring's four factors that counts for `HALF`.
+COUNTED: Final = {"flags": "blocking", "spelling": "wait-stream", "main": "default", "observe": "synchronize"}
+#: A half fraction (resolution IV) of these four factors of two levels, an odd number of counted levels: any three of
+#: them meet at each of their levels. What shows at four levels at once alone, it may miss; `WHOLE` has them all.
+HALF: Final = frozenset(
+    case.variant
+    for case in all_probes(1)["ring-1-1"].cases
+    if sum(COUNTED[factor] == level for factor, level in case.factors) % 2 == 1
+)
+#: The devices that every variant of the ring is run on: the right one, and those of the report that began all this.
+WHOLE: Final = ((), ("late-next-wait",), ("late-any-wait",))
 #: Devices that are the same to every variant of the ring, and take long over each.
 SLOW: Final = ("slow-device", "very-slow-device")
 
-#: The level of each of the ring's four factors that counts in `half`.
-COUNTED: Final = {"flags": "blocking", "spelling": "wait-stream", "main": "default", "observe": "synchronize"}
-
-
-def half(case: Case) -> bool:
-    """Is this the half of the ring's variants in which any three factors meet at each of their levels?
-
-    An odd number of the counted levels: a half fraction of a design of four factors with two levels each
-    (resolution IV). A fault that needs four levels at once would pass it, and no fault of the list does.
-    """
-    return sum(COUNTED[factor] == level for factor, level in case.factors if factor in COUNTED) % 2 == 1
-
 
 def run_device(faults: tuple[str, ...], alias: str | None = None) -> Row:
-    """Run the decisive variants on one device, once each: the device is deterministic."""
+    """Run one device, once each variant: the device is deterministic. See `decisive` for which."""
     numbers = Numbers(repeat=1)
     profile = ELSEWHERE[faults[0]][0] if faults and faults[0] in ELSEWHERE else "reference"
     runner = LocalRunner(ReferenceBackend(faults, alias=alias, profile=profile), numbers, Depth.STANDARD)
     elsewhere = {fault.name for fault in others.FAULTS} | {"batch-timer", "priorities-ignored", "legal-rerecord", *SLOW}
     brief = bool(faults) and all(name in elsewhere for name in faults)
-    report = run(runner, decisive(numbers, brief=brief), numbers, measure=False)
+    rings = BRIEF if brief else EVERY if faults in WHOLE else HALF
+    report = run(runner, decisive(numbers, rings), numbers, measure=False)
     return _row(faults, report)
 
 
-def decisive(numbers: Numbers, *, brief: bool = False) -> Selection:
-    """What a quick run has, and beside it the two-waits program and the plain variants; of each ring `half`.
-
-    With ``brief`` of each ring two variants only.
-    """
+def decisive(numbers: Numbers, rings: frozenset[str]) -> Selection:
+    """What a quick run has, and beside it the two-waits program and the plain variants; of each ring these variants."""
     every = select(numbers)
     plain = {"query-default", "synchronize-default", "synchronize-blocking"}
     plain |= {"copy-far-wait-stream-synchronize-blocking"}
@@ -119,7 +117,7 @@ def decisive(numbers: Numbers, *, brief: bool = False) -> Selection:
         cases=tuple(
             (p, c)
             for p, c in every.cases
-            if ((c.variant in BRIEF if brief else half(c)) if p.family == "ring" else c.quick)
+            if (c.variant in rings if p.family == "ring" else c.quick)
             or c.experiment
             or p.name == "two-waits"
             or c.variant in plain

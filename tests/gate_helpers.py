@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 #: Seconds after which something that must happen counts as hung; nothing here is about speed.
 DEADLINE = 20.0
-#: Long enough that a busy machine's lateness is not taken for a wrong limit.
-#: A limit so long that a busy machine does not spoil the self-check, which allows an overrun of half of it.
+#: A limit of which the half, by which the self-check allows it to be passed, is long for a busy machine too.
 TIMES = CheckTimes(hold_s=0.01, limit_s=0.25, patience_s=DEADLINE)
 #: The kinds that the stand-ins can run.
 RUNNABLE = ["kernel", "wait-value", "host-function", "sleep"]

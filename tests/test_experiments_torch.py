@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,15 @@ from experiment_helpers import LARGE, MODED, ONCE, assert_right, broken, results
 from torch_double_driver import Ladder
 
 import conformance.backends.torch_device as torch_device
+from conformance.backends.extras import peers_of
 from conformance.backends.fault_layer import FaultyBackend
-from conformance.experiments import expected
+from conformance.experiments import expected, other_process
 from conformance.numbers import Numbers
 from conformance.runner import run_one
 from conformance.trial.state import RunState
 from probes.beside import PROBES
 from probes.catalogue import all_probes
-from reports.records import Verdict
+from reports.records import Result, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +46,16 @@ def torch_backend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[B
 
 
 def test_the_torch_backend_has_all_of_it(torch_backend: Backend) -> None:
-    assert_right(results(torch_backend))
+    found = results(torch_backend)
+    for _ in range(LOOKS):
+        # What a busy machine left unclear is looked at again; what came out wrong stays so.
+        unclear = {where.partition("[")[0] for where, r in found.items() if Verdict.INCONCLUSIVE in verdicts(r)}
+        found |= results(torch_backend, unclear) if unclear else {}
+    assert_right(found)
+
+
+def verdicts(result: Result) -> set[Verdict]:
+    return {clause.verdict for clause in result.clauses}
 
 
 STORES = {f"kernel-stores[{how}-{size}]" for how in ("query", "synchronize") for size in (4, 16384)}
@@ -147,16 +158,28 @@ def test_another_process_that_cannot_open_the_device_is_a_capability_that_is_mis
     assert all("could not open the device" in reason and "libcuda.so.1 is gone" in reason for reason in reasons)
 
 
-def test_a_call_that_ends_the_other_process_is_a_capability_that_is_missing(
+ENDED = "another process: queue: it ended by signal 11 (SIGSEGV)"
+
+
+def test_a_call_that_ends_the_other_process_costs_one_verdict(
     torch_backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As a wait for another process's event does across devices on one driver; nothing is said of what it waits for.
     monkeypatch.setenv("TORCH_DOUBLE_WRONG", "import-wait-crashes")
     found = {result.variant: result for result in results(torch_backend, ("other-process",)).values()}
-    assert found["wait"].verdict is Verdict.UNSUPPORTED
-    said = "a wait there for an event that is complete: another process: queue: it ended by signal 11 (SIGSEGV)"
-    assert found["wait"].reason == f"ipc-events: {said}"
+    assert (found["wait"].verdict, found["wait"].reason) == (Verdict.INCONCLUSIVE, f"error: EndedError: {ENDED}")
     assert {found[look].verdict for look in ("query", "synchronize")} == {Verdict.CONFORMANT}
+
+
+def test_where_the_other_process_is_on_another_device_that_is_a_capability_that_is_missing(
+    torch_backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As one driver does with such a wait, of an event in whatever state: nothing is said of what it would wait for.
+    monkeypatch.setenv("TORCH_DOUBLE_WRONG", "import-wait-crashes")
+    monkeypatch.setattr(other_process, "extra_of", lambda case: other_process.ACROSS)
+    monkeypatch.setattr(other_process, "peers_of", lambda backend, session, across: peers_of(backend, session))
+    found = {result.variant: result for result in results(torch_backend, ("other-process",)).values()}
+    said = f"ipc-events-across: a wait there for an event that is complete: {ENDED}"
+    assert (found["wait"].verdict, found["wait"].reason) == (Verdict.UNSUPPORTED, said)
 
 
 def test_another_process_is_started_when_it_is_expected(torch_backend: Any) -> None:
@@ -165,6 +188,8 @@ def test_another_process_is_started_when_it_is_expected(torch_backend: Any) -> N
     assert expected(all_probes()["threads"].cases) == ()
     torch_backend.beside.expect(("ipc-events", "ipc-events-across"))
     (started,) = torch_backend.beside.peers.values()  # one device: there is no second one for the other
+    time.sleep(1.5)
+    assert started._lines.next(0.0) is None  # it has opened no device: gates may be closed meanwhile
     results(torch_backend, ("other-process",))
     assert list(torch_backend.beside.peers.values()) == [started]
 

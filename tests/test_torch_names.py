@@ -118,7 +118,7 @@ def inside(module: Any) -> Inside:
     ],
 )
 def test_an_event_that_cannot_be_shared_costs_the_other_process(event: Any, said: str) -> None:
-    peer = SimpleNamespace(refused=False, gone="")
+    peer = SimpleNamespace(refused=False, gone="", extra="ipc-events")
     there = TorchPeers(SimpleNamespace(peer=lambda own: peer), inside(SimpleNamespace(Event=event)), 0)  # type: ignore[arg-type]
     with pytest.raises(Unsupported, match=f"^ipc-events: {said}"):
         there.share("e")

@@ -50,7 +50,8 @@ EXPLAINED = (
     Explained(fault="held-by-wait", probe="publication-waiter", clause="*", why=_HELD_ON_THE_DEVICE),
     Explained(fault="sync-noop", probe="*", variant="*synchronize*", clause="MEM-VIS-1", why=_WHO_LOOKS_FIRST),
     Explained(fault="sync-noop", probe="legacy-*", variant="*sync*", clause="STM-LEGACY-2", why=_WHO_LOOKS_FIRST),
-    Explained(fault="wait-dropped", probe="*", variant="*synchronize*", clause="EVT-SYNC-1", why=_MET_FIRST),
+    Explained(fault="wait-dropped", probe="relayed", variant="*synchronize*", clause="EVT-SYNC-1", why=_MET_FIRST),
+    Explained(fault="wait-dropped", probe="work-behind", variant="*synchronize*", clause="EVT-SYNC-1", why=_MET_FIRST),
     Explained(fault="wait-dropped", probe="publication-waiter", clause="EVT-*", why=_MET_FIRST),
     Explained(fault="wait-dropped", probe="ring-*", clause="EVT-*", why=_MET_FIRST),
 )

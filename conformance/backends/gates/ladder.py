@@ -43,9 +43,9 @@ class NoGate(GateError):
 class Ladder:
     """The gates of torch's current device.
 
-    ``kind``: try only this one. ``gates``: blocks in a private mapping, one of which each kind that is tried
-    uses up; with ``fd`` (see `make_fd`) the file's size decides. ``limit_s``: seconds after which a gate ends
-    by itself unless a use asks for another limit. ``module`` and ``torch``: see `Native`.
+    ``kind``: try only this one. ``gates``: blocks in a private mapping, of which each kind that is tried uses up one
+    and one for each self-check; with ``fd`` (see `make_fd`) the file's size decides. ``limit_s``: seconds after which
+    a gate ends by itself unless a use asks for another limit. ``module`` and ``torch``: see `Native`.
 
     Make it before anything is closed, in the thread that will use it; trying takes up to some seconds.
     A kind that fails does not raise. Raises NoGate if all do, or the one asked for, and GateError if a

@@ -45,7 +45,8 @@ class SleepGate(Gate):
 
     def launch(self, stream: Any, ticket: int, limit_s: float) -> None:
         """Record, sleep, record."""
-        self._sleep(stream, int(limit_s * (self.native.cycles or 0.0)))
+        assert self.native.cycles is not None, "prepare has measured them"
+        self._sleep(stream, int(limit_s * self.native.cycles))
 
     def open(self) -> None:
         """Does nothing: only time ends it."""

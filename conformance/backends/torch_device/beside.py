@@ -17,7 +17,7 @@ from conformance.backends.torch_device.far import missing, second_index
 from conformance.backends.torch_device.graphs import DriverGraphs
 from conformance.backends.torch_device.inside import Inside
 from conformance.backends.torch_device.peers import Peer, TorchPeers
-from conformance.backends.torch_device.surfaces import external_stream
+from conformance.backends.torch_device.surfaces import REFUSALS, external_stream
 from conformance.errors import DeviceError, Unsupported, needed
 
 if TYPE_CHECKING:
@@ -91,11 +91,11 @@ class Beside:
         return TorchCurrentStream(inside)
 
     def expect(self, names: Collection[str]) -> None:
-        """Start what these extras need and takes seconds, so that it is there when it is asked for."""
+        """Start the processes that these extras need: they import torch for seconds, and open no device until asked."""
         backend = self.backend
         if backend.surface == "generic":
             return
-        with suppress(Unsupported, OSError):  # said again when a session asks
+        with suppress(Unsupported, OSError, *REFUSALS):  # said again when a session asks
             if "ipc-events" in names:
                 self.peer(backend.index)
             if "ipc-events-across" in names and not missing(backend.module, backend.vendor.module, backend.surface):

@@ -2,13 +2,15 @@
 
 Started by `conformance.backends.torch_device.peers` as ``python -m ... REQUESTS ANSWERS VENDOR DEVICE OWN``: events
 are opened on DEVICE, and this process's own stream and memory are on OWN.
-One line is one question, one line its answer. It ends when its pipe closes.
+One line is one question, one line its answer. It imports torch at once, opens its device when the first line has come,
+and ends when its pipe closes.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import sys
 import time
@@ -115,10 +117,13 @@ def main(arguments: Sequence[str]) -> None:
     requests, answers = int(arguments[0]), int(arguments[1])
     if sys.platform == "linux":
         CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    looker = Looker(arguments[2], int(arguments[3]), int(arguments[4]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash must be seen before its dump is written
+    load(arguments[2])  # no device yet: gates may be closed
     lines = Lines(requests)
-    _say(answers, {"value": "ready"})
     try:
+        lines.next()
+        looker = Looker(arguments[2], int(arguments[3]), int(arguments[4]))
+        _say(answers, {"value": "ready"})
         while (line := lines.next()) is not None:
             asked = msgspec.json.decode(line)
             try:

@@ -36,12 +36,14 @@ class Peer:
     """The process. Its pipes are its own, and it ends when they close."""
 
     def __init__(self, name: str, index: int, own: int) -> None:
-        """Events of device ``index`` are opened there; its stream is on device ``own``."""
+        """Events of device ``index`` are opened there; its stream is on device ``own``. Opens no device yet."""
+        self.extra = "ipc-events" if own == index else "ipc-events-across"
         self._errors = Capture()
         requests, self._requests = os.pipe()
         answers, theirs = os.pipe()
         self._answers = answers
         self._lines = Lines(answers)
+        self._begun = False
         try:
             self._popen = subprocess.Popen(
                 [sys.executable, "-m", f"{__package__}.peer", str(requests), str(theirs), name, str(index), str(own)],
@@ -52,6 +54,11 @@ class Peer:
                 stderr=self._errors.file,
                 pass_fds=[requests, theirs],
             )
+        except BaseException:
+            os.close(self._requests)
+            os.close(answers)
+            self._errors.close()
+            raise
         finally:
             os.close(requests)
             os.close(theirs)
@@ -61,7 +68,14 @@ class Peer:
 
     @property
     def ready(self) -> bool:
-        """Has it opened the device? Raises Unsupported if it could not."""
+        """Has it opened the device? It begins to when this is first asked, which is while no gate is closed.
+
+        Raises Unsupported if it could not.
+        """
+        if not self._begun:
+            self._begun = True
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._requests, b"{}\n")
         if not self._ready:
             try:
                 line = self._lines.next(0.0)
@@ -74,7 +88,7 @@ class Peer:
 
     def refusal(self) -> Unsupported:
         """Why there is no other process."""
-        return Unsupported("ipc-events", f"another process: {self.gone}")
+        return Unsupported(self.extra, f"another process: {self.gone}")
 
     def ask(self, what: str, **arguments: Any) -> Any:
         """Its answer. Raises DeviceError if there is none in time, or the call raised there; EndedError if it ended."""
@@ -85,6 +99,8 @@ class Peer:
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._requests, message)
             if (line := self._lines.next(ANSWER)) is None:
+                if self._popen.poll() is not None:
+                    raise EOFError
                 self._end(f"{what}: no answer within {ANSWER:g} s")
                 raise DeviceError(f"another process: {self.gone}")
         except EOFError:
@@ -101,7 +117,7 @@ class Peer:
             os.close(self._requests)
             self._requests = -1
             if not self._ready:
-                self._popen.kill()  # it is importing still, hears nothing, and nothing was asked of it
+                self._popen.kill()  # it imports torch or opens its device, and nothing was asked of it yet
 
     def close(self) -> None:
         """Have it end, and see it gone."""
@@ -150,7 +166,7 @@ class TorchPeers:
             handle = self._inside.shared_event(event)
             self._peer.ask("open", handle=bytes(handle).hex())
         except (DeviceError, *REFUSALS) as error:
-            raise Unsupported("ipc-events", said(error)) from error
+            raise Unsupported(self._peer.extra, said(error)) from error
         return TorchImported(self._peer)
 
 
