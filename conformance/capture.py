@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import signal
 import tempfile
 from typing import Final
 
@@ -13,6 +15,15 @@ KEPT: Final = 1 << 20
 TAIL: Final = 1 << 12
 #: Characters of a line that are told.
 LINE: Final = 300
+
+
+def how_ended(code: int) -> str:
+    """How a process ended, by its return code as `subprocess` has it: ``signal 11 (SIGSEGV)``, ``exit code 3``."""
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):  # a real-time signal has no name
+        return f"signal {-code} ({signal.Signals(-code).name})"
+    return f"signal {-code}"
 
 
 class Capture:

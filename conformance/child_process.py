@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 import conformance
-from conformance.capture import Capture
+from conformance.capture import Capture, how_ended
 from conformance.messages import (
     Answer,
     Beat,
@@ -136,11 +136,8 @@ class Process:
         status = self._wait(self.limits.gate)
         if status is None:
             return f"it closed its pipe and goes on{tail}"
-        if status.si_code == os.CLD_EXITED:
-            return f"exit code {status.si_status}{tail}"
-        with contextlib.suppress(ValueError):
-            return f"signal {status.si_status} ({signal.Signals(status.si_status).name}){tail}"
-        return f"signal {status.si_status}{tail}"
+        code = status.si_status if status.si_code == os.CLD_EXITED else -status.si_status
+        return f"{how_ended(code)}{tail}"
 
     def _wait(self, seconds: float) -> Any:
         """How the child ended, without reaping it; None if it has not in time."""

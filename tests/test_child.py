@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import mmap
 import os
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,19 +35,24 @@ from children import (
 from helpers import is_one_line
 
 from conformance.backends.registry import Opening, find, open_as
+from conformance.backends.torch_device.peers import Peer
 from conformance.capture import KEPT, LINE, Capture
 from conformance.decision import decide
 from conformance.errors import BackendUnavailable, HarnessError, UsageError
+from conformance.fuzz import supervise
+from conformance.fuzz.messages import Job
 from conformance.messages import Limits
 from conformance.numbers import Depth
 from conformance.run import run
 from conformance.runner import LocalRunner
 from conformance.selection import select
+from conformance.shared import SharedGates
+from conformance.supervisor import ChildRunner
 from conformance.trial.state import RunState
 from reports.records import Form, Outcome, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture
@@ -233,3 +240,26 @@ def test_a_real_device_goes_on_in_a_new_child(factory: str, folder: Path) -> Non
         lost = (result.probe, result.variant) == ("nothing-behind", "query-default")
         assert result.reason.startswith(("crash: signal 9", "hang")) is lost
         assert lost or result.verdict is Verdict.CONFORMANT
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc/self/fd: open files are counted there")
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: ChildRunner(Opening(name="cuda"), NUMBERS, Depth.QUICK, make_words=SharedGates),
+        lambda: next(iter(supervise.run_job(Job(seed=1, size="small", last=1), Opening(name="cuda")))),
+        lambda: Peer("cuda", 0, 0),
+    ],
+    ids=["case", "fuzz", "peer"],
+)
+def test_a_process_that_cannot_be_started_leaves_no_file_open(
+    start: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    before = sorted(os.listdir("/proc/self/fd"))
+    with pytest.raises((OSError, HarnessError), match="Cannot allocate memory"):
+        start()
+    assert sorted(os.listdir("/proc/self/fd")) == before

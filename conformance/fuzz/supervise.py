@@ -22,7 +22,7 @@ import msgspec
 
 import conformance
 from conformance.backends.registry import HARDWARE, Opening, open_as
-from conformance.capture import Capture
+from conformance.capture import Capture, how_ended
 from conformance.devices import lock_named
 from conformance.errors import BackendUnavailable, HarnessError, SuiteError, UsageError
 from conformance.fuzz.corpus import read_text
@@ -149,6 +149,7 @@ class _Child:
                 start_new_session=True,
             )
         except OSError as error:
+            self._close_files()
             raise HarnessError(f"no child can be started: {error}; free memory or processes") from error
         finally:
             os.close(requests)
@@ -221,14 +222,14 @@ class _Child:
             code = self._popen.wait(OPENED)
         except subprocess.TimeoutExpired:
             return f"it closed its pipe and goes on; {tail}"
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return f"{how}; {tail}" if tail else how
+        return f"{how_ended(code)}; {tail}" if tail else how_ended(code)
 
     def end(self) -> None:
         """End the child and everything that it started; its gates are opened first."""
         if self._words is not None:
             self._words.open_all()
         os.close(self._requests)  # says that it is to end
+        self._requests = -1
         deadline = time.monotonic() + OPENED
         while self._popen.poll() is None and time.monotonic() < deadline:
             if self._words is not None:
@@ -238,6 +239,11 @@ class _Child:
             os.killpg(self._popen.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(10.0)
+        self._close_files()
+
+    def _close_files(self) -> None:
+        if self._requests >= 0:
+            os.close(self._requests)
         os.close(self._answers)
         self._output.close()
         self._errors.close()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,7 @@ import msgspec
 import conformance
 from conformance.backends.extras import EndedError
 from conformance.backends.torch_device.surfaces import REFUSALS, said
-from conformance.capture import Capture
+from conformance.capture import Capture, how_ended
 from conformance.errors import DeviceError, Unsupported
 from conformance.messages import Lines
 
@@ -104,7 +103,7 @@ class Peer:
                 self._end(f"{what}: no answer within {ANSWER:g} s")
                 raise DeviceError(f"another process: {self.gone}")
         except EOFError:
-            self._end(f"{what}: it ended", ended=True)
+            self._end(f"{what}: it ended by", ended=True)
             raise EndedError(f"another process: {self.gone}") from None
         answer = msgspec.json.decode(line)
         if "error" in answer:
@@ -134,17 +133,10 @@ class Peer:
             self._popen.kill()
             self._popen.wait()
         if ended:
-            why = f"{why} {_how(self._popen.returncode)}"
+            why = f"{why} {how_ended(self._popen.returncode)}"
         self.gone = f"{why}; {said}" if said else why
         os.close(self._answers)
         self._errors.close()
-
-
-def _how(code: int) -> str:
-    """How a process ended, by its code."""
-    with contextlib.suppress(ValueError):
-        return f"by signal {-code} ({signal.Signals(-code).name})"
-    return f"with code {code}"
 
 
 class TorchPeers:
