@@ -213,6 +213,25 @@ def test_a_calibration_whose_end_was_seen_late_is_not_taken(rig: Any, monkeypatc
     assert ladder.native.rates[0] == pytest.approx(1e9, rel=0.2)
 
 
+def test_a_gate_that_its_limit_ended_while_the_host_was_held_up_is_closed_again(
+    rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, looks = Gate.closed, [0]
+
+    def held_up(gate: Gate) -> bool:
+        looks[0] += 1
+        if looks[0] == 1:
+            time.sleep(5 * gate_helpers.TIMES.hold_s)
+        return plain(gate) and looks[0] != broken
+
+    broken = 0
+    monkeypatch.setattr(Gate, "closed", held_up)
+    assert rig().ladder(kind="sleep").tried == (("sleep", "ok"),)
+    looks[0], broken = 1, 2  # open long before its limit: no host is to blame for that
+    with pytest.raises(GateError, match="sleep: self-check: did not hold"):
+        rig().ladder(kind="sleep")
+
+
 def test_a_limit_that_a_busy_host_saw_late_is_looked_at_again(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, checks = Gate.selfcheck, [0]
 
