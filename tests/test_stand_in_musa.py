@@ -8,6 +8,7 @@ import stand_in_helpers
 from helpers import is_one_line
 from stand_in_helpers import findings, report_of
 
+from conformance.judgement.statements import CONCURRENCY
 from reports.records import Form, Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ QUICK = ("--sc-depth", "quick")
 PROBES = "publication or second-gate or ring"
 NEEDED = ("-k", PROBES, "--sc-max-in-flight", 2)
 LATE = "late-next-wait"
+#: Clauses of about two thousand that a busy machine may leave without a second stream beside the first.
+FEW = 5
 #: What the stand-ins have not, and how the reason begins; everything else is judged.
 LEFT_OUT = {
     "slow-copy": "no copy call of torch or its vendors",
@@ -63,7 +66,11 @@ def check_clean(report: Any, backend: str) -> set[str]:
     tried = {tried.kind: tried.result for tried in header.gate.tried}
     assert tried == {"kernel": "ok", "wait-value": "ok", "host-function": "ok"}
     assert "not a device" in header.software["stand-in"]
-    unsupported = (c.reason for r in report.results for c in r.clauses if c.verdict is Verdict.UNSUPPORTED)
+    unsupported = [c.reason for r in report.results for c in r.clauses if c.verdict is Verdict.UNSUPPORTED]
+    # Its streams are threads: a busy machine may keep one waiting for as long as a device has to show that it runs
+    # streams beside each other. Where that were not so at all, hundreds would say it.
+    assert unsupported.count(CONCURRENCY) <= FEW
+    unsupported = [reason for reason in unsupported if reason != CONCURRENCY]
     left_out: dict[str, set[str]] = {}
     for capability, _, why in (reason.partition(": ") for reason in unsupported):
         left_out.setdefault(capability, set()).add(why)
