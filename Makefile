@@ -3,8 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 TEST_VENV ?= .venv-test
 OUT ?= stream-conformance-out
-# One more than the two cores it is made for: a tenth of the time is waiting.
-JOBS ?= 3
+JOBS ?= 2
 # Another index for torch, for instance a vendor's CPU builds.
 TORCH_INDEX ?=
 
