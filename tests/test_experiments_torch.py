@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch_double as double
 from experiment_helpers import LARGE, MODED, ONCE, assert_right, broken, results
+from realtime_helpers import settled, some_try
 from torch_double_driver import Ladder
 
 import conformance.backends.torch_device as torch_device
@@ -21,15 +22,12 @@ from conformance.runner import run_one
 from conformance.trial.state import RunState
 from probes.beside import PROBES
 from probes.catalogue import all_probes
-from reports.records import Result, Verdict
+from reports.records import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from conformance.backends.api import Backend
-
-#: Times that a real-time device is looked at for a fault that a busy machine may hide.
-LOOKS = 5
 
 
 @pytest.fixture
@@ -46,16 +44,7 @@ def torch_backend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[B
 
 
 def test_the_torch_backend_has_all_of_it(torch_backend: Backend) -> None:
-    found = results(torch_backend)
-    for _ in range(LOOKS):
-        # What a busy machine left unclear is looked at again; what came out wrong stays so.
-        unclear = {where.partition("[")[0] for where, r in found.items() if Verdict.INCONCLUSIVE in verdicts(r)}
-        found |= results(torch_backend, unclear) if unclear else {}
-    assert_right(found)
-
-
-def verdicts(result: Result) -> set[Verdict]:
-    return {clause.verdict for clause in result.clauses}
+    assert_right(settled(lambda names: results(torch_backend, names)))
 
 
 STORES = {f"kernel-stores[{how}-{size}]" for how in ("query", "synchronize") for size in (4, 16384)}
@@ -81,7 +70,7 @@ def test_the_torch_backend_finds_a_wrong_runtime(
 ) -> None:
     double.WRONG.add(wrong)
     numbers = Numbers(repeat=1, deadline=0.3)
-    assert any(broken(results(torch_backend, (probe,), numbers)) == expected for _ in range(LOOKS))
+    assert some_try(lambda: broken(results(torch_backend, (probe,), numbers)) == expected)
 
 
 @pytest.mark.parametrize(
@@ -107,8 +96,8 @@ def test_a_fault_over_the_torch_backend_is_found_in_real_time(
     monkeypatch.setattr("conformance.backends.fault_blocking.BLOCKED", 0.3)
     wrong = FaultyBackend(torch_backend, (fault,))
     numbers = Numbers(repeat=1, deadline=0.2)
-    # On a busy machine a look may say nothing. Who spins is not asked here: these threads share one processor.
-    assert any(set(broken(results(wrong, (probe,), numbers))) == clauses for _ in range(LOOKS))
+    # Who spins is not asked here: these threads share one processor.
+    assert some_try(lambda: set(broken(results(wrong, (probe,), numbers))) == clauses)
 
 
 @pytest.mark.parametrize(("wrong", "made"), [("", 1), ("destroy-drops", 6)])
