@@ -232,6 +232,33 @@ def test_a_gate_that_its_limit_ended_while_the_host_was_held_up_is_closed_again(
         rig().ladder(kind="sleep")
 
 
+def test_a_host_that_is_held_up_makes_no_sleep_shorter(rig: Any) -> None:
+    made, uses = rig(), [0]
+    plain = made.module._sleep
+
+    def held_up(cycles: int) -> None:
+        uses[0] += 1
+        plain(cycles * 3 if 2 <= uses[0] <= 4 else cycles)  # the first is not measured
+
+    made.module._sleep = held_up
+    assert made.ladder(kind="sleep").native.cycles > 2.5e8  # 5e8, and a third of that where the host was held up
+
+
+def test_a_gate_that_began_before_its_call_came_back_did_not_end_early(
+    rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Gate.enqueue
+
+    def late(gate: Gate, stream: Any, limit_s: float | None = None) -> int:
+        ticket = plain(gate, stream, limit_s)
+        if limit_s == gate_helpers.TIMES.limit_s:
+            time.sleep(0.4 * limit_s)
+        return ticket
+
+    monkeypatch.setattr(Gate, "enqueue", late)
+    assert rig().ladder(kind="sleep").tried == (("sleep", "ok"),)
+
+
 def test_a_limit_that_a_busy_host_saw_late_is_looked_at_again(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, checks = Gate.selfcheck, [0]
 
