@@ -173,9 +173,9 @@ def test_where_the_other_process_is_on_another_device_that_is_a_capability_that_
 
 def test_another_process_is_started_when_it_is_expected(torch_backend: Any) -> None:
     assert expected(all_probes()["other-process"].cases) == ("ipc-events",)
-    assert expected(all_probes()["other-process-across"].cases) == ("ipc-events-across",)
+    assert expected(all_probes()["other-process-across"].cases) == ("ipc-events-across", "second-device")
     assert expected(all_probes()["threads"].cases) == ()
-    torch_backend.beside.expect(("ipc-events", "ipc-events-across"))
+    torch_backend.expect(("ipc-events", "ipc-events-across", "second-device"))
     (started,) = torch_backend.beside.peers.values()  # one device: there is no second one for the other
     time.sleep(1.5)
     assert started._lines.next(0.0) is None  # it has opened no device: gates may be closed meanwhile

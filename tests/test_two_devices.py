@@ -26,6 +26,7 @@ from conformance.backends.reference import ReferenceBackend
 from conformance.backends.reference.across import FAULTS
 from conformance.backends.registry import Opening, find, open_backend
 from conformance.devices import DeviceLocks
+from conformance.experiments import expected
 from conformance.faults import fault_of
 from conformance.messages import Limits
 from conformance.numbers import Depth, Numbers
@@ -145,6 +146,16 @@ def test_the_torch_backend_drives_two_devices(pair: Backend) -> None:
     assert (pair.device().lock, pair.device().second) == ("cuda-GPU-1", "cuda-GPU-0")
     found = settled(lambda names: results(pair, every=False, probes=[p for p in LOCAL if not names or p.name in names]))
     assert {name: r.reason for name, r in found.items() if r.verdict is not Verdict.CONFORMANT} == {}
+
+
+def test_a_second_device_that_is_expected_is_made_ready_before_a_case_holds_two_locks(pair: Any) -> None:
+    probe, case = case_of("to-far-wait-stream-query-default")
+    before = len(double.DEVICE.streams)
+    pair.expect(expected([case]))
+    made = len(double.DEVICE.streams)
+    assert made > before
+    run_one(pair, probe, case, RunState(ONCE))
+    assert len(double.DEVICE.streams) == made
 
 
 @pytest.mark.parametrize("name", SESSIONS)

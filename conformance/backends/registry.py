@@ -39,7 +39,7 @@ class Opening:
     faults: tuple[str, ...] = ()
     gate: str | None = None  # only this gate kind; None: the best that works
     gate_limit: float = 1.9  # seconds, for gates that a self-check closes
-    expects: tuple[str, ...] = ()  # what cases will ask for that takes long to start: other processes
+    expects: tuple[str, ...] = ()  # what cases will ask for that takes long: other processes, a second device
     words: int | None = None  # a file descriptor: gate words in memory that the parent can open them in
 
 
@@ -135,7 +135,7 @@ def open_hardware(opening: Opening) -> Backend:
         gate_limit=opening.gate_limit,
         fd=-1 if opening.words is None else opening.words,
     )
-    backend.beside.expect(opening.expects)
+    backend.expect(opening.expects)
     return with_faults(backend, opening.faults)
 
 

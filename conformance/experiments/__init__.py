@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from conformance.experiments import capture, capture_mode, host_calls, other_process, threads, visibility, waiting
+from probes.across import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -50,5 +51,13 @@ EXPERIMENTS: Final[Mapping[str, Experiment]] = MappingProxyType(
 
 
 def expected(cases: Iterable[Case]) -> tuple[str, ...]:
-    """The extras that these cases ask for and that take seconds to start, named as in `conformance.backends.extras`."""
-    return tuple(sorted({other_process.extra_of(case) for case in cases if case.experiment == _SHARED}))
+    """What these cases ask for and takes long to start: extras, named as in `conformance.backends.extras`, and a second
+    device.
+    """
+    names = set[str]()
+    for case in cases:
+        if case.experiment == _SHARED:
+            names.add(other_process.extra_of(case))
+        if SECOND in case.needs:
+            names.add(SECOND)
+    return tuple(sorted(names))

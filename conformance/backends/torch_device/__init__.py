@@ -25,7 +25,7 @@ from conformance.backends.torch_device.warmup import warm_up, warm_up_others
 from conformance.errors import BackendUnavailable, SuiteError, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from conformance.backends.calls import HelperCall
     from conformance.backends.gates import Gate
@@ -134,6 +134,12 @@ class TorchBackend:
     def others(self, surface: Surface) -> OtherStreams:
         """The blocking and the prioritised streams of a family."""
         return self._others[surface.name]
+
+    def expect(self, names: Collection[str]) -> None:
+        """Make ready what cases will ask for by these names, as `conformance.experiments.expected` gives them."""
+        self.beside.expect(names)
+        if "second-device" in names:
+            self._far_missing()  # here and not in a case: that one holds the locks of two devices
 
     def far(self) -> Far:
         """What a program has on a second device; made when first asked for, with no gate closed.

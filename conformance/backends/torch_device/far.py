@@ -1,4 +1,4 @@
-"""A second device of the vendor: streams, rows of memory and gates there, made when a program first asks for them.
+"""A second device of the vendor: streams, rows of memory and gates there, made where a program will ask for them.
 
 Nothing is made there for a run without a program that spans two devices. What is made is used once, in
 both directions, while no gate is closed.

@@ -2,8 +2,8 @@
 
 Started by `conformance.backends.torch_device.peers` as ``python -m ... REQUESTS ANSWERS VENDOR DEVICE OWN``: events
 are opened on DEVICE, and this process's own stream and memory are on OWN.
-One line is one question, one line its answer. It imports torch at once, opens its device when the first line has come,
-and ends when its pipe closes.
+One line is one question, one line its answer. It imports torch and starts the vendor's driver at once, opens its device
+when the first line has come, and ends when its pipe closes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 from conformance.backends.api import EventFlags
 from conformance.backends.calls import HelperPool, yield_interpreter
-from conformance.backends.torch_device.loading import load
+from conformance.backends.torch_device.loading import available, load
 from conformance.backends.torch_device.surfaces import REFUSALS, VendorSurface, said
 from conformance.loader import CDLL
 from conformance.messages import Lines
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str]) -> None:
     if sys.platform == "linux":
         CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash must be seen before its dump is written
-    load(arguments[2])  # no device yet: gates may be closed
+    available(arguments[2], *load(arguments[2]))  # what takes long, and makes no context: gates may be closed
     lines = Lines(requests)
     try:
         lines.next()
