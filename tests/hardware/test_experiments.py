@@ -29,8 +29,10 @@ def run(out: Path, probes: list[str], *options: object) -> tuple[int, Report]:
     done = python(
         "-m", "conformance", "run", "--backend", "cuda", *chosen, *options, "--out", out, cwd=out, env=environment()
     )
-    assert done.code in (0, 1), done
-    return done.code, load_report(out)
+    report = load_report(out)
+    # Probes of a SHOULD alone are observed, and judge nothing.
+    assert done.code in (0, 1) or (done.code, report.reason) == (3, "nothing was judged"), done
+    return done.code, report
 
 
 def broken(report: Report) -> set[str]:
