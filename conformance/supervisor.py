@@ -245,14 +245,18 @@ class ChildRunner:
             self._end(politely=False)
             if self._hello is None and refused.kind in REFUSALS:
                 raise REFUSALS[refused.kind](str(refused)) from None
-            return str(refused)
+            why = str(refused)
         except Lost as lost:
             self._end(politely=False)
-            return str(lost)
+            why = str(lost)
         except BaseException:
             self.close()
             raise
-        return ""
+        else:
+            return ""
+        # It may be what is made ready beforehand, as a second device is: where a case asks for it, it costs a verdict.
+        self._opening = replace(self._opening, expects=())
+        return why
 
     def _greet(self) -> None:
         start = Start(

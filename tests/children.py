@@ -65,12 +65,17 @@ def _runs(pid: int) -> bool:
 
 
 def child(
-    factory: str = "", *, backend: str = "reference", faults: tuple[str, ...] = (), **more: object
+    factory: str = "",
+    *,
+    backend: str = "reference",
+    faults: tuple[str, ...] = (),
+    expects: tuple[str, ...] = (),
+    **more: object,
 ) -> ChildRunner:
     """A runner whose child's backend is made by `misbehaving`."""
     options = {"limits": PATIENT, **more}
     return ChildRunner(
-        Opening(name=backend, faults=faults),
+        Opening(name=backend, faults=faults, expects=expects),
         NUMBERS,
         Depth.STANDARD,
         factory=f"misbehaving:{factory}" if factory else "",

@@ -179,6 +179,11 @@ def open_hangs(_: Opening) -> Misbehaving:
     raise AssertionError
 
 
+def expects_too_much(opening: Opening) -> Misbehaving:
+    """Opens only where nothing is made ready beforehand."""
+    return good(opening) if not opening.expects else open_exits(opening)
+
+
 def open_unavailable(_: Opening) -> Misbehaving:
     """Is not here, and says so."""
     _here()

@@ -201,6 +201,12 @@ def test_a_child_that_cannot_be_started(factory: str, error: type[Exception], te
     assert len(children(folder)) in ((1,) if error is not HarnessError else (0, 1, 2) if "hang" in text else (2,))
 
 
+def test_what_is_made_ready_beforehand_costs_no_run(folder: Path) -> None:
+    report = run_with(child("expects_too_much", expects=("second-device",)), folder)
+    assert timeless(report.results) == local()
+    assert len(children(folder)) == 2
+
+
 def test_a_device_that_does_not_come_back_leaves_the_rest_inconclusive(folder: Path) -> None:
     report = run_with(child("once"), folder)
     assert len(children(folder)) == 3
