@@ -18,6 +18,7 @@ from gate_helpers import DEADLINE, ROOT, RUNNABLE, until
 from conformance import errors
 from conformance.backends.gates import KINDS, Check, CheckTimes, Gate, GateError, Native, kernel, words
 from conformance.backends.gates.kernel import KernelGate, kernel_source
+from conformance.backends.gates.sleep import SleepGate
 from conformance.backends.vendors import VENDORS
 
 if TYPE_CHECKING:
@@ -242,6 +243,18 @@ def test_a_host_that_is_held_up_makes_no_sleep_shorter(rig: Any) -> None:
 
     made.module._sleep = held_up
     assert made.ladder(kind="sleep").native.cycles > 2.5e8  # 5e8, and a third of that where the host was held up
+
+
+def test_one_time_that_is_wrong_makes_no_sleep_longer(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, measured = SleepGate._measure, list[float]()
+
+    def wrong(gate: SleepGate, stream: Any, cycles: int) -> float:
+        measured.append(plain(gate, stream, cycles))
+        return 1e15 if len(measured) == 3 else measured[-1]
+
+    monkeypatch.setattr(SleepGate, "_measure", wrong)
+    ladder = rig().ladder(kind="sleep")
+    assert ladder.native.cycles in measured
 
 
 def test_a_gate_that_began_before_its_call_came_back_did_not_end_early(

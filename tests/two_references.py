@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 
 from conformance.backends import registry
 from conformance.backends.reference import ReferenceBackend, ReferenceSession
+from probes.catalogue import all_probes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from conformance.backends.api import DeviceInfo, Request
     from conformance.backends.registry import Opening
+    from probes.probe import Case, Probe
 
 #: So long a device waits for the other one: a test that gets there has failed.
 PATIENCE = 60.0
@@ -81,3 +83,14 @@ def pytest_configure() -> None:
     """Show them as a vendor's."""
     finders: dict[str, Callable[[], list[tuple[str, str]]]] = registry._FINDERS
     finders["cuda"] = finder
+
+
+def case_of(variant: str) -> tuple[Probe, Case]:
+    """A case across devices by its name."""
+    return next(
+        (probe, case)
+        for probe in all_probes().values()
+        if probe.family == "two devices"
+        for case in probe.cases
+        if case.variant == variant
+    )

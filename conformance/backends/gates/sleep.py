@@ -28,7 +28,8 @@ class SleepGate(Gate):
     def prepare(self) -> None:
         """Make the events that time each use; measure cycles a second, once per device.
 
-        The fastest counts: what holds a host up between its calls, or a device, makes a use longer and never shorter.
+        The second fastest counts: a host that is held up between its calls makes a use longer and never shorter, and
+        one time that is wrong must not make a gate that nobody can open hold for ever.
         """
         module = self.native.module
         if not hasattr(module, "_sleep"):
@@ -37,7 +38,7 @@ class SleepGate(Gate):
         stream = module.Stream()
         self._measure(stream, _FIRST)
         if self.native.cycles is None:
-            self.native.cycles = max(self._measure(stream, _CYCLES) for _ in range(_MEASURED))
+            self.native.cycles = sorted(self._measure(stream, _CYCLES) for _ in range(_MEASURED))[-2]
 
     def _measure(self, stream: Any, cycles: int) -> float:
         """Cycles a second by timing events."""

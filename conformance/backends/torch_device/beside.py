@@ -91,7 +91,7 @@ class Beside:
         return TorchCurrentStream(inside)
 
     def expect(self, names: Collection[str]) -> None:
-        """Start the processes that these extras need: they start for seconds, and open no device until asked."""
+        """Start the processes that these extras need: that takes them seconds. They open no device until asked."""
         backend = self.backend
         if backend.surface == "generic":
             return
